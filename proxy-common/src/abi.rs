@@ -1,0 +1,38 @@
+//! What stands in the maps: one layout for the kernel programs and the controller.
+//!
+//! Addresses and ports are in network order, everything else in the machine's. Nothing has
+//! implicit padding, unused bytes are written as zero, and sizes are asserted beside each type.
+
+pub mod bits;
+pub mod counter;
+pub mod endpoint;
+pub mod family;
+pub mod flow;
+pub mod frontend;
+pub mod settings;
+
+pub use bits::bit_of;
+pub use counter::Counter;
+pub use endpoint::{Endpoint4, Endpoint6, EndpointFlags, EndpointKey4, EndpointKey6};
+pub use endpoint::{Frontends4, Frontends6, Slot};
+pub use family::{Family, V4, V6};
+pub use flow::{Flow4, Flow6, FlowKey4, FlowKey6, FlowState, Hook, Kind, State, Tier};
+pub use frontend::{EndpointSet, Frontend, FrontendFlags, FrontendKey4, FrontendKey6};
+pub use settings::Settings;
+
+/// Number of the map layout; any change of a shape or a meaning below raises it.
+pub const LAYOUT: u32 = 1;
+
+/// Default capacities, in entries; each can be changed by a flag.
+pub mod capacity {
+    /// Frontends per family.
+    pub const FRONTENDS: u32 = 64 * 1024;
+    /// Endpoint slots per family.
+    pub const ENDPOINTS: u32 = 256 * 1024;
+    /// Slots of endpoint sets: a changed set is written beside the old one.
+    pub const SET_SLOTS: u32 = 2 * ENDPOINTS;
+    /// Established flow halves for IPv4; IPv6 has half as many.
+    pub const FLOWS: u32 = 128 * 1024;
+    /// Half-open flow halves for IPv4; IPv6 has half as many.
+    pub const HALF_OPEN: u32 = 32 * 1024;
+}

@@ -1,0 +1,67 @@
+//! Counters: what the programs did with packets, one per-CPU word each.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $meaning:literal;)*) => {
+        /// Index of a counter in the counter map.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Counter {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Counter {
+            /// All counters, in the order of their indices.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Name for people and metrics.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// One line that says what was counted.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => $meaning,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// A new flow was opened towards an endpoint.
+    NewFlow = "new-flow", "a flow was opened and its endpoint drawn";
+    /// A known flow drew another endpoint.
+    Repick = "repick", "a closed, expired or orphaned flow drew its endpoint again";
+    /// A source port was rewritten.
+    PortRewritten = "port-rewritten", "a client port was taken at the endpoint and was rewritten";
+    /// A flow half was rebuilt from the other.
+    Repaired = "repaired", "one half of a flow was missing and was rebuilt from the other";
+    /// A mid-flow segment opened a flow.
+    Loose = "loose", "a segment in the middle of an unknown connection opened a flow";
+    /// An endpoint's direct traffic was noted.
+    Direct = "direct", "an endpoint's reply belongs to no Service and was noted as direct traffic";
+    /// Dropped: Service without endpoints.
+    DropNoEndpoint = "drop-no-endpoint", "dropped: the Service has no usable endpoint";
+    /// Dropped: frontend and endpoint tables disagreed twice.
+    DropStale = "drop-stale", "dropped: the endpoint tables changed twice while one packet read them";
+    /// Dropped: flow table refused an entry.
+    DropTableFull = "drop-table-full", "dropped: the flow table refused an entry; the client sends again";
+    /// Dropped: no free source port found.
+    DropNoPort = "drop-no-port", "dropped: no free source port towards the endpoint was found";
+    /// Dropped: RST or FIN of an unknown connection.
+    DropClosing = "drop-closing", "dropped: RST or FIN of a connection that nobody knows";
+    /// Dropped: mid-flow segment, strict mode.
+    DropMidFlow = "drop-mid-flow", "dropped: a segment in the middle of an unknown connection (nf_conntrack_tcp_loose=0)";
+    /// Dropped: packet could not be rewritten.
+    DropRewrite = "drop-rewrite", "dropped: the kernel refused to rewrite the packet";
+    /// Passed: fragment towards a frontend.
+    PassFragment = "pass-fragment", "passed untouched: a fragment to or from a Service";
+    /// Passed: protocol that is not translated.
+    PassProtocol = "pass-protocol", "passed untouched: a protocol that is not translated";
+    /// Passed: no frontend at this port.
+    PassNoFrontend = "pass-no-frontend", "passed untouched: a Service address, but no such port";
+}
+
+impl Counter {
+    /// How many counters there are.
+    pub const COUNT: u32 = Self::ALL.len() as u32;
+}

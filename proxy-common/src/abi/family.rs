@@ -1,0 +1,101 @@
+//! The two IP families as type parameters: the data path is written once for both.
+
+use bytemuck::Pod;
+
+use super::endpoint::{
+    Endpoint, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Frontends4, Frontends6,
+};
+use super::flow::{Flow, Flow4, Flow6, FlowKey, FlowKey4, FlowKey6};
+use super::frontend::{FrontendKey4, FrontendKey6};
+use crate::net::{Address, Ip4, Ip6, Port, Proto};
+
+/// One IP family: its address and the map layouts that hold addresses.
+pub trait Family: Copy + 'static {
+    /// An address.
+    type Addr: Address;
+    /// Key of the frontend map.
+    type FrontendKey: Pod + Eq + core::hash::Hash;
+    /// Element of the endpoint array.
+    type Endpoint: Endpoint<Addr = Self::Addr>;
+    /// Key of the map from endpoints back to their frontends.
+    type EndpointKey: Pod + Eq + core::hash::Hash;
+    /// Value of that map.
+    type Frontends: Pod;
+    /// Key of the flow maps.
+    type FlowKey: FlowKey<Addr = Self::Addr>;
+    /// Value of the flow maps.
+    type Flow: Flow<Addr = Self::Addr>;
+
+    /// Whether this is IPv6.
+    const IS_V6: bool;
+
+    /// Key of the frontend at exactly this address, port and protocol.
+    fn frontend_key(addr: Self::Addr, port: Port, proto: Proto) -> Self::FrontendKey;
+    /// Key under which an endpoint's frontends are kept.
+    fn endpoint_key(addr: Self::Addr, port: Port, proto: Proto) -> Self::EndpointKey;
+    /// The `index`th frontend of an endpoint, if it has that many.
+    fn frontend_at(frontends: &Self::Frontends, index: usize) -> Option<(Self::Addr, Port)>;
+}
+
+/// IPv4.
+#[derive(Clone, Copy, Debug)]
+pub struct V4;
+
+/// IPv6.
+#[derive(Clone, Copy, Debug)]
+pub struct V6;
+
+macro_rules! family {
+    ($name:ident, $is_v6:literal, $addr:ty, $frontend_key:ident, $endpoint:ident,
+     $endpoint_key:ident, $frontends:ident, $flow_key:ident, $flow:ident) => {
+        impl Family for $name {
+            type Addr = $addr;
+            type FrontendKey = $frontend_key;
+            type Endpoint = $endpoint;
+            type EndpointKey = $endpoint_key;
+            type Frontends = $frontends;
+            type FlowKey = $flow_key;
+            type Flow = $flow;
+
+            const IS_V6: bool = $is_v6;
+
+            #[inline(always)]
+            fn frontend_key(addr: $addr, port: Port, proto: Proto) -> $frontend_key {
+                $frontend_key::exact(addr, port, proto)
+            }
+
+            #[inline(always)]
+            fn endpoint_key(addr: $addr, port: Port, proto: Proto) -> $endpoint_key {
+                $endpoint_key::new(addr, port, proto)
+            }
+
+            #[inline(always)]
+            fn frontend_at(frontends: &$frontends, index: usize) -> Option<($addr, Port)> {
+                frontends.at(index)
+            }
+        }
+    };
+}
+
+family!(
+    V4,
+    false,
+    Ip4,
+    FrontendKey4,
+    Endpoint4,
+    EndpointKey4,
+    Frontends4,
+    FlowKey4,
+    Flow4
+);
+family!(
+    V6,
+    true,
+    Ip6,
+    FrontendKey6,
+    Endpoint6,
+    EndpointKey6,
+    Frontends6,
+    FlowKey6,
+    Flow6
+);

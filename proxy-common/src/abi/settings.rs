@@ -1,0 +1,54 @@
+//! What the loader tells the programs once, at load; the verifier sees constants.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Settings of the kernel programs. All words, so that there is no padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Settings {
+    /// Ticks of `jiffies` a second.
+    pub hz: u32,
+    /// Up to this many endpoints the cascade is run rule by rule.
+    pub cascade_limit: u32,
+    /// 1: a segment in the middle of an unknown connection opens a flow, as
+    /// `net.netfilter.nf_conntrack_tcp_loose` says; 0: it is dropped.
+    pub tcp_loose: u32,
+    /// First port that a source port in conflict is rewritten to.
+    pub rewrite_low: u32,
+    /// How many ports there are from there on.
+    pub rewrite_count: u32,
+    /// 1: time and randomness come from the test map, so that a test controls both.
+    pub test_sources: u32,
+}
+
+impl Settings {
+    /// Highest cascade limit that every supported kernel verifies.
+    pub const MAX_CASCADE_LIMIT: u32 = 4096;
+
+    /// The defaults, on a kernel with `hz` ticks a second.
+    pub const fn with_hz(hz: u32) -> Self {
+        Self {
+            hz,
+            cascade_limit: 16,
+            tcp_loose: 1,
+            // Above the default ip_local_port_range, which ends at 60999.
+            rewrite_low: 61_000,
+            rewrite_count: 4_536,
+            test_sources: 0,
+        }
+    }
+}
+
+/// Time and randomness as a test sets them; element 0 of the test map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct TestSources {
+    /// State of the generator, see [`crate::lottery::XorShift`]; never 0.
+    pub random: u64,
+    /// The time, in seconds.
+    pub now: u32,
+    /// Zero.
+    pub pad: u32,
+}
+
+const _: () = assert!(size_of::<TestSources>() == 16);

@@ -1,0 +1,1 @@
+//! What happens to a packet, written once for kernel and host.

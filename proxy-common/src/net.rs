@@ -1,0 +1,10 @@
+//! Headers, addresses and ports as they stand on the wire.
+
+pub mod addr;
+pub mod eth;
+pub mod ipv4;
+pub mod ipv6;
+pub mod tcp;
+pub mod udp;
+
+pub use addr::{Address, Ip4, Ip6, Port, Proto};

@@ -1,0 +1,2 @@
+//! The `kube-lottery` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What the build script, the command line and the tests share.
