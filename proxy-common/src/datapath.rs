@@ -1,1 +1,29 @@
 //! What happens to a packet, written once for kernel and host.
+//!
+//! ```text
+//! client → [tc ingress: DNAT, un-SNAT] → host stack → [tc egress: SNAT, un-DNAT] → endpoint
+//! ```
+//!
+//! The stack between the two hooks, conntrack included, sees one ordinary flow between client and
+//! endpoint, and never a Service address.
+
+pub mod egress;
+pub mod flow;
+pub mod header;
+pub mod ingress;
+pub mod lifetime;
+#[cfg(any(test, feature = "host"))]
+pub mod memory;
+pub mod note;
+pub mod open;
+pub mod packet;
+pub mod repair;
+pub mod rewrite;
+pub mod tables;
+pub mod verdict;
+
+pub use egress::egress;
+pub use ingress::ingress;
+pub use packet::Packet;
+pub use tables::{Insert, Tables};
+pub use verdict::Verdict;

@@ -6,6 +6,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "host"))]
+extern crate std;
+
 pub mod abi;
 pub mod datapath;
 pub mod lottery;

@@ -19,8 +19,6 @@ pub fn bit_of<A: Address>(addr: A) -> (u32, u64) {
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
     use core::net::{Ipv4Addr, Ipv6Addr};
     use std::collections::HashSet;
 

@@ -47,8 +47,8 @@ counters! {
     DropTableFull = "drop-table-full", "dropped: the flow table refused an entry; the client sends again";
     /// Dropped: no free source port found.
     DropNoPort = "drop-no-port", "dropped: no free source port towards the endpoint was found";
-    /// Dropped: RST or FIN of an unknown connection.
-    DropClosing = "drop-closing", "dropped: RST or FIN of a connection that nobody knows";
+    /// Dropped: RST, FIN or SYN-ACK of an unknown connection.
+    DropInvalid = "drop-invalid", "dropped: RST, FIN or SYN-ACK of a connection that nobody knows";
     /// Dropped: mid-flow segment, strict mode.
     DropMidFlow = "drop-mid-flow", "dropped: a segment in the middle of an unknown connection (nf_conntrack_tcp_loose=0)";
     /// Dropped: packet could not be rewritten.

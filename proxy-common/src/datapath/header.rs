@@ -1,0 +1,182 @@
+//! From bytes to a tuple: what the data path reads of a packet.
+
+use super::packet::Packet;
+use crate::abi::{Family, V4, V6};
+use crate::net::ipv4::{self, Ipv4Header};
+use crate::net::ipv6::{self, Ipv6Header};
+use crate::net::tcp::{self, TcpHeader};
+use crate::net::udp::{self, UdpHeader};
+use crate::net::{Port, Proto};
+
+/// The network header of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Network<F: Family> {
+    /// Source address.
+    pub src: F::Addr,
+    /// Destination address.
+    pub dst: F::Addr,
+    /// Protocol of the payload.
+    pub proto: Proto,
+    /// Offset of the network header, in bytes.
+    pub offset: usize,
+    /// Offset of the transport header, in bytes.
+    pub payload: usize,
+    /// Whether the packet is a piece of a datagram.
+    pub is_fragment: bool,
+}
+
+/// A family whose headers can be read and rewritten.
+pub trait Wire: Family {
+    /// Offset of the source address in the header.
+    const SRC: usize;
+    /// Offset of the destination address in the header.
+    const DST: usize;
+
+    /// Reads the network header at `offset`; `None` if there is none.
+    fn network<P: Packet>(packet: &mut P, offset: usize) -> Option<Network<Self>>;
+
+    /// Corrects the header's and the payload's checksum for a changed address.
+    fn fix_checksums<P: Packet>(
+        packet: &mut P,
+        network: usize,
+        transport: Checksum,
+        from: Self::Addr,
+        to: Self::Addr,
+    ) -> Option<()>;
+}
+
+impl Wire for V4 {
+    const SRC: usize = ipv4::SRC;
+    const DST: usize = ipv4::DST;
+
+    #[inline(always)]
+    fn network<P: Packet>(packet: &mut P, offset: usize) -> Option<Network<Self>> {
+        packet.ready(offset + size_of::<Ipv4Header>() + size_of::<TcpHeader>());
+        let header: Ipv4Header = packet.load(offset)?;
+        let len = header.len()?;
+        if len > size_of::<Ipv4Header>() {
+            packet.ready(offset + len + size_of::<TcpHeader>());
+        }
+        Some(Network {
+            src: header.src,
+            dst: header.dst,
+            proto: header.proto,
+            offset,
+            payload: offset + len,
+            is_fragment: header.is_fragment(),
+        })
+    }
+
+    #[inline(always)]
+    fn fix_checksums<P: Packet>(
+        packet: &mut P,
+        network: usize,
+        transport: Checksum,
+        from: Self::Addr,
+        to: Self::Addr,
+    ) -> Option<()> {
+        packet.fix_checksum4(transport.offset, from, to, transport.optional)?;
+        packet.fix_header_checksum(network + ipv4::CHECK, from, to)
+    }
+}
+
+impl Wire for V6 {
+    const SRC: usize = ipv6::SRC;
+    const DST: usize = ipv6::DST;
+
+    #[inline(always)]
+    fn network<P: Packet>(packet: &mut P, offset: usize) -> Option<Network<Self>> {
+        packet.ready(offset + ipv6::LEN + size_of::<TcpHeader>());
+        let header: Ipv6Header = packet.load(offset)?;
+        if !header.is_v6() {
+            return None;
+        }
+        Some(Network {
+            src: header.src,
+            dst: header.dst,
+            proto: header.next,
+            offset,
+            payload: offset + ipv6::LEN,
+            is_fragment: header.next == Proto(44),
+        })
+    }
+
+    #[inline(always)]
+    fn fix_checksums<P: Packet>(
+        packet: &mut P,
+        _network: usize,
+        transport: Checksum,
+        from: Self::Addr,
+        to: Self::Addr,
+    ) -> Option<()> {
+        packet.fix_checksum6(transport.offset, from, to, transport.optional)
+    }
+}
+
+/// Where the transport checksum stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum {
+    /// Offset in the packet, in bytes.
+    pub offset: usize,
+    /// Whether zero means that there is none.
+    pub optional: bool,
+}
+
+/// The transport header of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Transport {
+    /// Source port.
+    pub sport: Port,
+    /// Destination port.
+    pub dport: Port,
+    /// TCP control bits; none for UDP.
+    pub flags: tcp::Flags,
+    /// TCP sequence number, host order.
+    pub seq: u32,
+    /// TCP acknowledgment number, host order.
+    pub ack: u32,
+    /// Whether this is TCP.
+    pub is_tcp: bool,
+    /// The checksum.
+    pub checksum: Checksum,
+}
+
+impl Transport {
+    /// Reads the transport header; `None` for other protocols and for headers cut short.
+    #[inline(always)]
+    pub fn read<F: Family, P: Packet>(packet: &P, network: &Network<F>) -> Option<Self> {
+        match network.proto {
+            Proto::TCP => {
+                let header: TcpHeader = packet.load(network.payload)?;
+                Some(Self {
+                    sport: header.sport,
+                    dport: header.dport,
+                    flags: header.flags,
+                    seq: u32::from_be(header.seq),
+                    ack: u32::from_be(header.ack),
+                    is_tcp: true,
+                    checksum: Checksum {
+                        offset: network.payload + tcp::CHECK,
+                        optional: false,
+                    },
+                })
+            }
+            Proto::UDP => {
+                let header: UdpHeader = packet.load(network.payload)?;
+                Some(Self {
+                    sport: header.sport,
+                    dport: header.dport,
+                    flags: tcp::Flags::NONE,
+                    seq: 0,
+                    ack: 0,
+                    is_tcp: false,
+                    checksum: Checksum {
+                        offset: network.payload + udp::CHECK,
+                        optional: true,
+                    },
+                })
+            }
+            _ => None,
+        }
+    }
+}

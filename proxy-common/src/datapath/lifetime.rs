@@ -1,0 +1,64 @@
+//! How long a flow half counts, in seconds.
+//!
+//! The values are conntrack's defaults, so that a flow lives as long here as it would there.
+
+use crate::abi::{FlowState, State, Tier};
+use crate::net::Proto;
+
+/// A UDP flow that was not answered.
+pub const UDP_UNREPLIED: u32 = 30;
+/// A UDP flow that was.
+pub const UDP_REPLIED: u32 = 120;
+/// A UDP flow that is older than this and answered has proved itself.
+pub const UDP_PROVED: u32 = 2;
+/// A TCP connection that was not established.
+pub const TCP_OPENING: u32 = 60;
+/// An established TCP connection.
+pub const TCP_ESTABLISHED: u32 = 24 * 60 * 60;
+/// A TCP connection of which one side has said FIN.
+pub const TCP_CLOSING: u32 = 60;
+
+/// How old the noted time may be before it is written again: TCP.
+pub const REFRESH_TCP: u32 = 4;
+/// How old the noted time may be before it is written again: UDP.
+pub const REFRESH_UDP: u32 = 2;
+
+/// Whether a half no longer stands for anything.
+#[inline(always)]
+pub fn is_over(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
+    let state = flow.marks.state();
+    // Another CPU may have noted a later second than the one this packet started in.
+    let age = now.saturating_sub(flow.last_seen);
+    if proto == Proto::UDP {
+        return age > udp(state);
+    }
+    state.is_closed() || age > tcp(tier, state)
+}
+
+/// Idle time after which a UDP flow is over.
+#[inline(always)]
+pub const fn udp(state: State) -> u32 {
+    if state.any(State::REPLIED) {
+        UDP_REPLIED
+    } else {
+        UDP_UNREPLIED
+    }
+}
+
+#[inline(always)]
+const fn tcp(tier: Tier, state: State) -> u32 {
+    if state.is_closing() {
+        return TCP_CLOSING;
+    }
+    match tier {
+        Tier::Established => TCP_ESTABLISHED,
+        Tier::HalfOpen => TCP_OPENING,
+    }
+}
+
+/// Whether the noted time is old enough to be written again.
+#[inline(always)]
+pub const fn is_stale(is_tcp: bool, last_seen: u32, now: u32) -> bool {
+    let limit = if is_tcp { REFRESH_TCP } else { REFRESH_UDP };
+    now.saturating_sub(last_seen) >= limit
+}

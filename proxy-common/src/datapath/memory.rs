@@ -1,0 +1,254 @@
+//! The data path over plain memory: for tests, and to answer questions offline.
+
+use std::collections::HashMap;
+use std::vec;
+use std::vec::Vec;
+
+use bytemuck::Pod;
+
+mod packet;
+
+pub use packet::MemoryPacket;
+
+use super::tables::{Insert, Tables};
+use crate::abi::bits::{WORDS, bit_of};
+use crate::abi::flow::{Flow, Marks};
+use crate::abi::{Counter, Family, Frontend, Settings, Slot, State, Tier, V4, V6};
+use crate::lottery::{self, Random, XorShift};
+use crate::net::Port;
+
+/// The maps of one family.
+#[derive(Clone)]
+pub struct FamilyMaps<F: Family> {
+    /// The frontends.
+    pub frontends: HashMap<F::FrontendKey, Frontend>,
+    /// The endpoint array; indices that are missing read as zero.
+    pub endpoints: HashMap<u32, F::Endpoint>,
+    /// From endpoints back to their frontends.
+    pub reverse: HashMap<F::EndpointKey, F::Frontends>,
+    /// Established flow halves.
+    pub flows: HashMap<F::FlowKey, F::Flow>,
+    /// Half-open flow halves.
+    pub half_open: HashMap<F::FlowKey, F::Flow>,
+    /// New flows per element of the endpoint array.
+    pub picks: HashMap<u32, u64>,
+}
+
+impl<F: Family> Default for FamilyMaps<F> {
+    fn default() -> Self {
+        Self {
+            frontends: HashMap::new(),
+            endpoints: HashMap::new(),
+            reverse: HashMap::new(),
+            flows: HashMap::new(),
+            half_open: HashMap::new(),
+            picks: HashMap::new(),
+        }
+    }
+}
+
+/// All maps, a clock that stands still and a generator that starts where one likes.
+#[derive(Clone)]
+pub struct MemoryTables {
+    /// IPv4.
+    pub v4: FamilyMaps<V4>,
+    /// IPv6.
+    pub v6: FamilyMaps<V6>,
+    /// The set array.
+    pub sets: Vec<Slot>,
+    /// Bitmap of frontend addresses.
+    pub frontend_bits: Vec<u64>,
+    /// Bitmap of endpoint addresses.
+    pub endpoint_bits: Vec<u64>,
+    /// The counters.
+    pub counters: Vec<u64>,
+    /// The settings.
+    pub settings: Settings,
+    /// The generator.
+    pub random: XorShift,
+    /// The time, in seconds.
+    pub now: u32,
+}
+
+impl MemoryTables {
+    /// Empty maps.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            v4: FamilyMaps::default(),
+            v6: FamilyMaps::default(),
+            sets: Vec::new(),
+            frontend_bits: vec![0; WORDS as usize],
+            endpoint_bits: vec![0; WORDS as usize],
+            counters: vec![0; Counter::COUNT as usize],
+            settings,
+            random: XorShift(0x9e37_79b9_7f4a_7c15),
+            now: 1_000,
+        }
+    }
+
+    /// How often an event was counted.
+    pub fn counted(&self, counter: Counter) -> u64 {
+        self.counters
+            .get(counter as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn has_bit(words: &[u64], (word, mask): (u32, u64)) -> bool {
+        words
+            .get(word as usize)
+            .is_some_and(|bits| bits & mask != 0)
+    }
+}
+
+/// Families whose maps [`MemoryTables`] holds.
+pub trait Stored: Family {
+    /// This family's maps.
+    fn maps(tables: &MemoryTables) -> &FamilyMaps<Self>;
+    /// This family's maps, to change.
+    fn maps_mut(tables: &mut MemoryTables) -> &mut FamilyMaps<Self>;
+}
+
+impl Stored for V4 {
+    fn maps(tables: &MemoryTables) -> &FamilyMaps<Self> {
+        &tables.v4
+    }
+
+    fn maps_mut(tables: &mut MemoryTables) -> &mut FamilyMaps<Self> {
+        &mut tables.v4
+    }
+}
+
+impl Stored for V6 {
+    fn maps(tables: &MemoryTables) -> &FamilyMaps<Self> {
+        &tables.v6
+    }
+
+    fn maps_mut(tables: &mut MemoryTables) -> &mut FamilyMaps<Self> {
+        &mut tables.v6
+    }
+}
+
+impl<F: Family> FamilyMaps<F> {
+    /// The flow map of a tier.
+    pub const fn tier(&self, tier: Tier) -> &HashMap<F::FlowKey, F::Flow> {
+        match tier {
+            Tier::Established => &self.flows,
+            Tier::HalfOpen => &self.half_open,
+        }
+    }
+
+    const fn tier_mut(&mut self, tier: Tier) -> &mut HashMap<F::FlowKey, F::Flow> {
+        match tier {
+            Tier::Established => &mut self.flows,
+            Tier::HalfOpen => &mut self.half_open,
+        }
+    }
+}
+
+impl<F: Stored> Tables<F> for MemoryTables {
+    fn may_be_frontend(&self, addr: F::Addr) -> bool {
+        Self::has_bit(&self.frontend_bits, bit_of(addr))
+    }
+
+    fn may_be_endpoint(&self, addr: F::Addr) -> bool {
+        Self::has_bit(&self.endpoint_bits, bit_of(addr))
+    }
+
+    fn frontend(&self, key: &F::FrontendKey) -> Option<Frontend> {
+        F::maps(self).frontends.get(key).copied()
+    }
+
+    fn slot(&self, index: u32) -> Option<Slot> {
+        self.sets.get(index as usize).copied()
+    }
+
+    fn endpoint(&self, index: u32) -> Option<F::Endpoint> {
+        let stored = F::maps(self).endpoints.get(&index).copied();
+        // An array element that was never written reads as zero.
+        Some(stored.unwrap_or_else(bytemuck::Zeroable::zeroed))
+    }
+
+    fn frontend_of(&self, key: &F::EndpointKey, index: usize) -> Option<(F::Addr, Port)> {
+        F::frontend_at(F::maps(self).reverse.get(key)?, index)
+    }
+
+    fn flow(&self, tier: Tier, key: &F::FlowKey) -> Option<&F::Flow> {
+        F::maps(self).tier(tier).get(key)
+    }
+
+    fn insert(&mut self, tier: Tier, key: &F::FlowKey, flow: &F::Flow) -> Insert {
+        let map = F::maps_mut(self).tier_mut(tier);
+        if map.contains_key(key) {
+            return Insert::Exists;
+        }
+        map.insert(*key, *flow);
+        Insert::Done
+    }
+
+    fn replace(&mut self, tier: Tier, key: &F::FlowKey, flow: &F::Flow) -> bool {
+        F::maps_mut(self).tier_mut(tier).insert(*key, *flow);
+        true
+    }
+
+    fn remove(&mut self, tier: Tier, key: &F::FlowKey) {
+        F::maps_mut(self).tier_mut(tier).remove(key);
+    }
+
+    fn touch(&mut self, tier: Tier, key: &F::FlowKey, set: State, clear: State, now: u32) -> bool {
+        let Some(flow) = F::maps_mut(self).tier_mut(tier).get_mut(key) else {
+            return false;
+        };
+        let state = flow.state_mut();
+        state.last_seen = now;
+        let word = bytemuck::cast::<_, u32>(state.marks);
+        state.marks = bytemuck::cast((word | Marks::word(set)) & !Marks::word(clear));
+        true
+    }
+
+    fn prove(&mut self, tier: Tier, key: &F::FlowKey, proof: u32) {
+        if let Some(flow) = F::maps_mut(self).tier_mut(tier).get_mut(key) {
+            flow.state_mut().proof = proof;
+        }
+    }
+
+    fn pick(&mut self, n: u32) -> u32 {
+        let limit = self.settings.cascade_limit;
+        lottery::pick(&mut self.random, n, limit)
+    }
+
+    fn pick_port(&mut self) -> Port {
+        let offset = lottery::below(&mut self.random, self.settings.rewrite_count);
+        Port::new((self.settings.rewrite_low + offset) as u16)
+    }
+
+    fn picked(&mut self, endpoint: u32) {
+        *F::maps_mut(self).picks.entry(endpoint).or_default() += 1;
+    }
+
+    fn count(&mut self, counter: Counter) {
+        if let Some(count) = self.counters.get_mut(counter as usize) {
+            *count += 1;
+        }
+    }
+
+    fn now(&self) -> u32 {
+        self.now
+    }
+
+    fn is_tcp_loose(&self) -> bool {
+        self.settings.tcp_loose != 0
+    }
+}
+
+impl Random for MemoryTables {
+    fn draw(&mut self) -> u32 {
+        self.random.draw()
+    }
+}
+
+/// The first bytes of `bytes` as a `T`, wherever they lie in memory.
+fn read<T: Pod>(bytes: &[u8], offset: usize) -> Option<T> {
+    let end = offset.checked_add(size_of::<T>())?;
+    bytes.get(offset..end).map(bytemuck::pod_read_unaligned)
+}

@@ -1,0 +1,142 @@
+//! A packet in plain memory.
+
+use std::vec::Vec;
+
+use bytemuck::Pod;
+
+use super::read;
+use crate::datapath::packet::Packet;
+use crate::net::{Ip4, Ip6, Port, eth};
+
+/// An Ethernet frame, or a bare IP packet, in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPacket {
+    bytes: Vec<u8>,
+    protocol: u16,
+    is_for_other_host: bool,
+}
+
+impl MemoryPacket {
+    /// A frame with its Ethernet header.
+    pub fn frame(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        let protocol = read::<u16>(&bytes, 12).map_or(0, u16::from_be);
+        Self {
+            bytes,
+            protocol,
+            is_for_other_host: false,
+        }
+    }
+
+    /// An IP packet as a device without MAC header has it.
+    pub fn bare(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        let protocol = match bytes.first().map(|first| first >> 4) {
+            Some(4) => eth::IPV4,
+            Some(6) => eth::IPV6,
+            _ => 0,
+        };
+        Self {
+            bytes,
+            protocol,
+            is_for_other_host: false,
+        }
+    }
+
+    /// The same frame, as a device sees it that has this MAC address.
+    #[must_use]
+    pub fn seen_by(mut self, mac: [u8; 6]) -> Self {
+        let is_group = self.bytes.first().is_some_and(|first| first & 1 != 0);
+        self.is_for_other_host = !is_group && self.bytes.get(..6) != Some(&mac);
+        self
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn fix_checksum(&mut self, offset: usize, optional: bool, diff: u32) -> Option<()> {
+        let check: u16 = self.load(offset)?;
+        if optional && check == 0 {
+            return Some(());
+        }
+        let mut fixed = !fold(add(diff, !u32::from(check)));
+        if optional && fixed == 0 {
+            fixed = 0xffff;
+        }
+        self.store(offset, fixed)
+    }
+}
+
+/// One's complement sum.
+const fn add(a: u32, b: u32) -> u32 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + carry as u32
+}
+
+/// Folds a one's complement sum into 16 bits.
+const fn fold(sum: u32) -> u16 {
+    let sum = (sum >> 16) + (sum & 0xffff);
+    (sum + (sum >> 16)) as u16
+}
+
+/// What replacing `from` by `to` adds to a one's complement sum.
+fn difference(from: &[u32], to: &[u32]) -> u32 {
+    let sum = from.iter().fold(0, |sum, word| add(sum, !word));
+    to.iter().fold(sum, |sum, word| add(sum, *word))
+}
+
+impl Packet for MemoryPacket {
+    fn protocol(&self) -> u16 {
+        self.protocol
+    }
+
+    fn has_vlan(&self) -> bool {
+        false
+    }
+
+    fn is_for_other_host(&self) -> bool {
+        self.is_for_other_host
+    }
+
+    fn ready(&mut self, _len: usize) {}
+
+    fn load<T: Pod>(&self, offset: usize) -> Option<T> {
+        read(&self.bytes, offset)
+    }
+
+    fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
+        let end = offset.checked_add(size_of::<T>())?;
+        let target = self.bytes.get_mut(offset..end)?;
+        target.copy_from_slice(bytemuck::bytes_of(&value));
+        Some(())
+    }
+
+    fn fix_header_checksum(&mut self, offset: usize, from: Ip4, to: Ip4) -> Option<()> {
+        let diff = difference(&[bytemuck::cast(from)], &[bytemuck::cast(to)]);
+        self.fix_checksum(offset, false, diff)
+    }
+
+    fn fix_checksum4(&mut self, offset: usize, from: Ip4, to: Ip4, optional: bool) -> Option<()> {
+        let diff = difference(&[bytemuck::cast(from)], &[bytemuck::cast(to)]);
+        self.fix_checksum(offset, optional, diff)
+    }
+
+    fn fix_checksum6(&mut self, offset: usize, from: Ip6, to: Ip6, optional: bool) -> Option<()> {
+        let from: [u32; 4] = bytemuck::cast(from);
+        let to: [u32; 4] = bytemuck::cast(to);
+        self.fix_checksum(offset, optional, difference(&from, &to))
+    }
+
+    fn fix_checksum_port(
+        &mut self,
+        offset: usize,
+        from: Port,
+        to: Port,
+        optional: bool,
+    ) -> Option<()> {
+        let diff = difference(&[u32::from(from.wire())], &[u32::from(to.wire())]);
+        self.fix_checksum(offset, optional, diff)
+    }
+}

@@ -1,0 +1,40 @@
+//! What the data path needs of a packet.
+
+use bytemuck::Pod;
+
+use crate::net::{Ip4, Ip6, Port};
+
+/// A packet in a socket buffer, or in plain memory on the host.
+///
+/// Offsets are in bytes from the first byte of the packet, the MAC header included where the
+/// device has one. Checksum methods behave as the kernel's helpers of the same purpose do, so
+/// that a packet whose checksum a device will fill in (`CHECKSUM_PARTIAL`) stays right.
+pub trait Packet {
+    /// `EtherType` of the payload as the stack sees it, host order.
+    fn protocol(&self) -> u16;
+    /// Whether a VLAN tag was taken off that names another network than the device's own.
+    fn has_vlan(&self) -> bool;
+    /// Whether the frame is addressed to somebody else and only overheard.
+    fn is_for_other_host(&self) -> bool;
+    /// Makes the first `len` bytes readable, or as many as there are.
+    fn ready(&mut self, len: usize);
+    /// The `T` at `offset`, if all of it is there.
+    fn load<T: Pod>(&self, offset: usize) -> Option<T>;
+    /// Writes an address or a port; the flow hash of the packet is forgotten.
+    fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()>;
+    /// Corrects the IPv4 header checksum at `offset` for a changed address.
+    fn fix_header_checksum(&mut self, offset: usize, from: Ip4, to: Ip4) -> Option<()>;
+    /// Corrects the transport checksum at `offset` for an IPv4 address that changed in the
+    /// pseudo header. With `optional`, a zero checksum means "none" and stays (UDP).
+    fn fix_checksum4(&mut self, offset: usize, from: Ip4, to: Ip4, optional: bool) -> Option<()>;
+    /// The same for an IPv6 address.
+    fn fix_checksum6(&mut self, offset: usize, from: Ip6, to: Ip6, optional: bool) -> Option<()>;
+    /// Corrects the transport checksum at `offset` for a changed port.
+    fn fix_checksum_port(
+        &mut self,
+        offset: usize,
+        from: Port,
+        to: Port,
+        optional: bool,
+    ) -> Option<()>;
+}

@@ -1,0 +1,179 @@
+//! A socket buffer as the data path wants to see it.
+
+use core::mem::{MaybeUninit, size_of};
+use core::ptr::from_ref;
+
+use aya_ebpf::bindings::__sk_buff;
+use aya_ebpf::helpers::generated::{
+    bpf_csum_diff, bpf_l3_csum_replace, bpf_l4_csum_replace, bpf_skb_pull_data, bpf_skb_store_bytes,
+};
+use aya_ebpf::programs::TcContext;
+use bytemuck::Pod;
+use proxy_common::datapath::Packet;
+use proxy_common::net::{Ip4, Ip6, Port};
+
+/// `pkt_type` of a frame that is addressed to somebody else.
+const OTHER_HOST: u32 = 3;
+const VLAN_ID: u32 = 0x0fff;
+
+const INVALIDATE_HASH: u64 = 1 << 1;
+const PSEUDO_HEADER: u64 = 1 << 4;
+/// Zero means "no checksum" and stays; a computed zero becomes 0xffff.
+const ZERO_IS_NONE: u64 = 1 << 5;
+
+/// A socket buffer at a tc hook.
+pub(crate) struct SkbPacket {
+    skb: *mut __sk_buff,
+    protocol: u16,
+    vlan: u32,
+    kind: u32,
+}
+
+impl SkbPacket {
+    /// Every context field is read here, once: two branches that read two fields are merged by
+    /// LLVM into an access that the verifier refuses.
+    #[inline(always)]
+    pub(crate) fn new(ctx: &TcContext) -> Self {
+        let skb = ctx.skb.skb;
+        // SAFETY: the context of a running program.
+        let (protocol, present, tci, kind) = unsafe {
+            (
+                (*skb).protocol,
+                (*skb).vlan_present,
+                (*skb).vlan_tci,
+                (*skb).pkt_type,
+            )
+        };
+        Self {
+            skb,
+            protocol: u16::from_be(protocol as u16),
+            // A priority tag (id 0) names no other network.
+            vlan: if present == 0 { 0 } else { tci & VLAN_ID },
+            kind,
+        }
+    }
+
+    #[inline(always)]
+    fn fix_l4(&mut self, offset: usize, from: u64, to: u64, flags: u64) -> Option<()> {
+        // SAFETY: the helper checks the offset itself.
+        let result = unsafe { bpf_l4_csum_replace(self.skb, offset as u32, from, to, flags) };
+        (result == 0).then_some(())
+    }
+}
+
+#[inline(always)]
+const fn optional_flag(optional: bool) -> u64 {
+    if optional { ZERO_IS_NONE } else { 0 }
+}
+
+impl Packet for SkbPacket {
+    #[inline(always)]
+    fn protocol(&self) -> u16 {
+        self.protocol
+    }
+
+    #[inline(always)]
+    fn has_vlan(&self) -> bool {
+        self.vlan != 0
+    }
+
+    #[inline(always)]
+    fn is_for_other_host(&self) -> bool {
+        self.kind == OTHER_HOST
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, len: usize) {
+        // SAFETY: the context of a running program.
+        let (data, end, total) =
+            unsafe { ((*self.skb).data, (*self.skb).data_end, (*self.skb).len) };
+        let linear = end.wrapping_sub(data);
+        if linear < len as u32 && total > linear {
+            let wanted = if total < len as u32 {
+                total
+            } else {
+                len as u32
+            };
+            // SAFETY: the helper has no preconditions; a failure leaves the packet as it was, and
+            // `load` sees that it is too short.
+            unsafe { bpf_skb_pull_data(self.skb, wanted) };
+        }
+    }
+
+    #[inline(always)]
+    fn load<T: Pod>(&self, offset: usize) -> Option<T> {
+        // SAFETY: the context of a running program.
+        let (data, end) = unsafe { ((*self.skb).data as usize, (*self.skb).data_end as usize) };
+        let p = (data as *const u8).wrapping_add(offset).cast::<T>();
+        if p.wrapping_add(1) as usize > end {
+            return None;
+        }
+        let mut value = MaybeUninit::<T>::uninit();
+        // SAFETY: the line above checked that all of T lies before data_end.
+        unsafe {
+            value.as_mut_ptr().copy_from_nonoverlapping(p, 1);
+            Some(value.assume_init())
+        }
+    }
+
+    #[inline(always)]
+    fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
+        let len = size_of::<T>() as u32;
+        // SAFETY: `value` is `len` bytes long; the helper checks the offset itself.
+        let result = unsafe {
+            bpf_skb_store_bytes(
+                self.skb,
+                offset as u32,
+                from_ref(&value).cast(),
+                len,
+                INVALIDATE_HASH,
+            )
+        };
+        (result == 0).then_some(())
+    }
+
+    #[inline(always)]
+    fn fix_header_checksum(&mut self, offset: usize, from: Ip4, to: Ip4) -> Option<()> {
+        let (from, to) = (word(from), word(to));
+        // SAFETY: the helper checks the offset itself.
+        let result = unsafe { bpf_l3_csum_replace(self.skb, offset as u32, from, to, 4) };
+        (result == 0).then_some(())
+    }
+
+    #[inline(always)]
+    fn fix_checksum4(&mut self, offset: usize, from: Ip4, to: Ip4, optional: bool) -> Option<()> {
+        let flags = PSEUDO_HEADER | 4 | optional_flag(optional);
+        self.fix_l4(offset, word(from), word(to), flags)
+    }
+
+    #[inline(always)]
+    fn fix_checksum6(&mut self, offset: usize, from: Ip6, to: Ip6, optional: bool) -> Option<()> {
+        let from: [u32; 4] = bytemuck::cast(from);
+        let mut to: [u32; 4] = bytemuck::cast(to);
+        let mut from = from;
+        // SAFETY: both arrays are 16 bytes long.
+        let diff = unsafe { bpf_csum_diff(from.as_mut_ptr(), 16, to.as_mut_ptr(), 16, 0) };
+        if diff < 0 {
+            return None;
+        }
+        let flags = PSEUDO_HEADER | optional_flag(optional);
+        self.fix_l4(offset, 0, diff as u64, flags)
+    }
+
+    #[inline(always)]
+    fn fix_checksum_port(
+        &mut self,
+        offset: usize,
+        from: Port,
+        to: Port,
+        optional: bool,
+    ) -> Option<()> {
+        let flags = 2 | optional_flag(optional);
+        self.fix_l4(offset, from.wire().into(), to.wire().into(), flags)
+    }
+}
+
+#[inline(always)]
+fn word(addr: Ip4) -> u64 {
+    bytemuck::cast::<_, u32>(addr).into()
+}

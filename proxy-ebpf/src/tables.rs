@@ -1,0 +1,218 @@
+//! The maps as the data path wants to see them.
+
+use aya_ebpf::helpers::generated::bpf_jiffies64;
+use aya_ebpf::maps::Array;
+use proxy_common::abi::bits::bit_of;
+use proxy_common::abi::flow::{Flow, Marks};
+use proxy_common::abi::{Counter, Family, Frontend, Slot, State, Tier, V4, V6};
+use proxy_common::datapath::{Insert, Tables};
+use proxy_common::net::Port;
+
+use crate::{atomic, draw, global, maps};
+
+const NO_EXIST: u64 = 1;
+const ANY: u64 = 0;
+const EEXIST: i32 = -17;
+
+/// All maps of this object.
+pub(crate) struct Maps;
+
+#[inline(always)]
+fn has_bit(map: &Array<u64>, (word, mask): (u32, u64)) -> bool {
+    map.get(word).is_some_and(|bits| bits & mask != 0)
+}
+
+#[inline(always)]
+fn seconds() -> u32 {
+    if global::test_sources() != 0 {
+        let index = 0;
+        return maps::TEST_SOURCES.get(index).map_or(0, |s| s.now);
+    }
+    // SAFETY: the helper has no preconditions.
+    let jiffies = unsafe { bpf_jiffies64() };
+    jiffies.checked_div(global::hz().into()).unwrap_or(0) as u32
+}
+
+macro_rules! tables {
+    ($family:ty, $frontends:ident, $endpoints:ident, $picks:ident, $reverse:ident, $flows:ident,
+     $half_open:ident) => {
+        impl Tables<$family> for Maps {
+            #[inline(always)]
+            fn may_be_frontend(&self, addr: <$family as Family>::Addr) -> bool {
+                has_bit(&maps::VIP_BITS, bit_of(addr))
+            }
+
+            #[inline(always)]
+            fn may_be_endpoint(&self, addr: <$family as Family>::Addr) -> bool {
+                has_bit(&maps::ENDPOINT_BITS, bit_of(addr))
+            }
+
+            #[inline(always)]
+            fn frontend(&self, key: &<$family as Family>::FrontendKey) -> Option<Frontend> {
+                // SAFETY: copied out before anything else happens to the map.
+                unsafe { maps::$frontends.get(key).copied() }
+            }
+
+            #[inline(always)]
+            fn slot(&self, index: u32) -> Option<Slot> {
+                maps::SETS.get(index).copied()
+            }
+
+            #[inline(always)]
+            fn endpoint(&self, index: u32) -> Option<<$family as Family>::Endpoint> {
+                maps::$endpoints.get(index).copied()
+            }
+
+            #[inline(always)]
+            fn frontend_of(
+                &self,
+                key: &<$family as Family>::EndpointKey,
+                index: usize,
+            ) -> Option<(<$family as Family>::Addr, Port)> {
+                // SAFETY: copied out before anything else happens to the map.
+                unsafe { <$family>::frontend_at(maps::$reverse.get(key)?, index) }
+            }
+
+            #[inline(always)]
+            fn flow(
+                &self,
+                tier: Tier,
+                key: &<$family as Family>::FlowKey,
+            ) -> Option<&<$family as Family>::Flow> {
+                // SAFETY: the borrow of `self` ends before the next change by this program. Another
+                // CPU may recycle the element: what is read then is another flow's, as if this
+                // packet had come a moment later.
+                unsafe {
+                    match tier {
+                        Tier::Established => maps::$flows.get(key),
+                        Tier::HalfOpen => maps::$half_open.get(key),
+                    }
+                }
+            }
+
+            #[inline(always)]
+            fn insert(
+                &mut self,
+                tier: Tier,
+                key: &<$family as Family>::FlowKey,
+                flow: &<$family as Family>::Flow,
+            ) -> Insert {
+                let result = match tier {
+                    Tier::Established => maps::$flows.insert(key, flow, NO_EXIST),
+                    Tier::HalfOpen => maps::$half_open.insert(key, flow, NO_EXIST),
+                };
+                match result {
+                    Ok(()) => Insert::Done,
+                    Err(EEXIST) => Insert::Exists,
+                    Err(_) => Insert::Refused,
+                }
+            }
+
+            #[inline(always)]
+            fn replace(
+                &mut self,
+                tier: Tier,
+                key: &<$family as Family>::FlowKey,
+                flow: &<$family as Family>::Flow,
+            ) -> bool {
+                match tier {
+                    Tier::Established => maps::$flows.insert(key, flow, ANY).is_ok(),
+                    Tier::HalfOpen => maps::$half_open.insert(key, flow, ANY).is_ok(),
+                }
+            }
+
+            #[inline(always)]
+            fn remove(&mut self, tier: Tier, key: &<$family as Family>::FlowKey) {
+                // Whoever removed it first has done what was wanted.
+                let _gone = match tier {
+                    Tier::Established => maps::$flows.remove(key),
+                    Tier::HalfOpen => maps::$half_open.remove(key),
+                };
+            }
+
+            #[inline(always)]
+            fn touch(
+                &mut self,
+                tier: Tier,
+                key: &<$family as Family>::FlowKey,
+                set: State,
+                clear: State,
+                now: u32,
+            ) -> bool {
+                let found = match tier {
+                    Tier::Established => maps::$flows.get_ptr_mut(key),
+                    Tier::HalfOpen => maps::$half_open.get_ptr_mut(key),
+                };
+                let Some(flow) = found else {
+                    return false;
+                };
+                // SAFETY: a live element; the two words are aligned, and other CPUs change the
+                // second one by atomic operations only.
+                unsafe {
+                    let state = (*flow).state_mut();
+                    let marks = (&raw mut state.marks).cast::<u32>();
+                    state.last_seen = now;
+                    if set != State::NEW {
+                        atomic::or(marks, Marks::word(set));
+                    }
+                    if clear != State::NEW {
+                        atomic::and(marks, !Marks::word(clear));
+                    }
+                }
+                true
+            }
+
+            #[inline(always)]
+            fn prove(&mut self, tier: Tier, key: &<$family as Family>::FlowKey, proof: u32) {
+                let found = match tier {
+                    Tier::Established => maps::$flows.get_ptr_mut(key),
+                    Tier::HalfOpen => maps::$half_open.get_ptr_mut(key),
+                };
+                if let Some(flow) = found {
+                    // SAFETY: a live element.
+                    unsafe { (*flow).state_mut().proof = proof };
+                }
+            }
+
+            #[inline(always)]
+            fn pick(&mut self, n: u32) -> u32 {
+                draw::pick(n)
+            }
+
+            #[inline(always)]
+            fn pick_port(&mut self) -> Port {
+                Port::new((global::rewrite_low() + draw::below(global::rewrite_count())) as u16)
+            }
+
+            #[inline(always)]
+            fn picked(&mut self, endpoint: u32) {
+                if let Some(count) = maps::$picks.get_ptr_mut(endpoint) {
+                    // SAFETY: a live element of the array.
+                    unsafe { atomic::add(count, 1) };
+                }
+            }
+
+            #[inline(always)]
+            fn count(&mut self, counter: Counter) {
+                if let Some(count) = maps::COUNTERS.get_ptr_mut(counter as u32) {
+                    // SAFETY: a live element of the array. Atomic, because a softirq may count
+                    // between the load and the store of this CPU's word.
+                    unsafe { atomic::add(count, 1) };
+                }
+            }
+
+            #[inline(always)]
+            fn now(&self) -> u32 {
+                seconds()
+            }
+
+            #[inline(always)]
+            fn is_tcp_loose(&self) -> bool {
+                global::tcp_loose() != 0
+            }
+        }
+    };
+}
+
+tables!(V4, FRONTENDS4, ENDPOINTS4, PICKS4, REVERSE4, FLOWS4, HALF4);
+tables!(V6, FRONTENDS6, ENDPOINTS6, PICKS6, REVERSE6, FLOWS6, HALF6);

@@ -1,0 +1,54 @@
+//! The classifiers. They always hand the packet on to the next program, or drop it.
+
+use aya_ebpf::bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC};
+use aya_ebpf::macros::classifier;
+use aya_ebpf::programs::TcContext;
+use aya_log_ebpf::{debug, trace};
+use proxy_common::datapath::{Verdict, egress, ingress};
+use proxy_common::net::eth;
+
+use crate::packet::SkbPacket;
+use crate::tables::Maps;
+
+/// Ingress of a device with an Ethernet header.
+#[classifier]
+fn tc_in(ctx: TcContext) -> i32 {
+    let verdict = ingress(&mut SkbPacket::new(&ctx), &mut Maps, eth::LEN);
+    action(&ctx, verdict)
+}
+
+/// Egress of a device with an Ethernet header.
+#[classifier]
+fn tc_eg(ctx: TcContext) -> i32 {
+    let verdict = egress(&mut SkbPacket::new(&ctx), &mut Maps, eth::LEN);
+    action(&ctx, verdict)
+}
+
+/// Ingress of a device without a MAC header, such as a tunnel.
+#[classifier]
+fn tc_in_l3(ctx: TcContext) -> i32 {
+    let verdict = ingress(&mut SkbPacket::new(&ctx), &mut Maps, 0);
+    action(&ctx, verdict)
+}
+
+/// Egress of a device without a MAC header.
+#[classifier]
+fn tc_eg_l3(ctx: TcContext) -> i32 {
+    let verdict = egress(&mut SkbPacket::new(&ctx), &mut Maps, 0);
+    action(&ctx, verdict)
+}
+
+#[inline(always)]
+fn action(ctx: &TcContext, verdict: Verdict) -> i32 {
+    match verdict {
+        Verdict::Pass => TC_ACT_UNSPEC,
+        Verdict::Rewritten => {
+            trace!(ctx, "rewritten, {} bytes", ctx.len());
+            TC_ACT_UNSPEC
+        }
+        Verdict::Drop(reason) => {
+            debug!(ctx, "dropped, reason {}", reason as u32);
+            TC_ACT_SHOT
+        }
+    }
+}
