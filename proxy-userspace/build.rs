@@ -1,0 +1,5 @@
+//! Embeds the eBPF object.
+
+fn main() -> anyhow::Result<()> {
+    xtask::ebpf::embed()
+}
