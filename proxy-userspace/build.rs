@@ -1,5 +1,5 @@
 //! Embeds the eBPF object.
 
-fn main() -> anyhow::Result<()> {
+fn main() -> std::process::ExitCode {
     xtask::ebpf::embed()
 }

@@ -7,7 +7,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -27,13 +27,28 @@ const TARGET: &str = "bpfel-unknown-none";
 /// A ready object to use instead of building one.
 const OBJECT_VARIABLE: &str = "PROXY_EBPF_OBJECT";
 
-/// For a build script: puts the checked object into `OUT_DIR` as `proxy-ebpf` and tells cargo when
-/// to do so again.
+/// The whole of a build script: puts the checked object into `OUT_DIR` as `proxy-ebpf` and tells
+/// cargo when to do so again.
+#[expect(
+    clippy::print_stderr,
+    reason = "cargo shows a failed build script's standard error"
+)]
+pub fn embed() -> ExitCode {
+    match put_object() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not returned from main: a backtrace would bury the cures.
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[expect(
     clippy::print_stdout,
     reason = "a build script speaks to cargo on standard output"
 )]
-pub fn embed() -> Result<()> {
+fn put_object() -> Result<()> {
     let out =
         PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is set for build scripts only")?);
     let root = workspace_root();
