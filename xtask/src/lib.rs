@@ -1,1 +1,3 @@
 //! What the build script, the command line and the tests share.
+
+pub mod ebpf;

@@ -1,0 +1,5 @@
+//! Embeds the eBPF object.
+
+fn main() -> std::process::ExitCode {
+    xtask::ebpf::embed()
+}
