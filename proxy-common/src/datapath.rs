@@ -21,6 +21,7 @@ pub mod repair;
 pub mod rewrite;
 pub mod tables;
 pub mod verdict;
+pub mod work;
 
 pub use egress::egress;
 pub use ingress::ingress;

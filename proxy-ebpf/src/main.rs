@@ -16,6 +16,10 @@ mod maps;
 #[cfg(target_arch = "bpf")]
 mod packet;
 #[cfg(target_arch = "bpf")]
+mod parts;
+#[cfg(target_arch = "bpf")]
+mod scratch;
+#[cfg(target_arch = "bpf")]
 mod tables;
 #[cfg(target_arch = "bpf")]
 mod tc;

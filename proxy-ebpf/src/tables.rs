@@ -3,12 +3,16 @@
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use aya_ebpf::maps::Array;
 use proxy_common::abi::bits::bit_of;
-use proxy_common::abi::flow::{Flow, Marks};
-use proxy_common::abi::{Counter, Family, Frontend, Slot, State, Tier, V4, V6};
+use proxy_common::abi::flow::{Flow as _, Marks};
+use proxy_common::abi::{Counter, Family, Frontend, Kind, Slot, State, Tier, V4, V6};
+use proxy_common::datapath::flow::Path;
+use proxy_common::datapath::tables::{Past, Touch};
+use proxy_common::datapath::verdict::Step;
+use proxy_common::datapath::work::{Part, Work};
 use proxy_common::datapath::{Insert, Tables};
 use proxy_common::net::Port;
 
-use crate::{atomic, draw, global, maps};
+use crate::{atomic, draw, global, maps, parts, scratch};
 
 const NO_EXIST: u64 = 1;
 const ANY: u64 = 0;
@@ -33,9 +37,18 @@ fn seconds() -> u32 {
     jiffies.checked_div(global::hz().into()).unwrap_or(0) as u32
 }
 
+#[inline(always)]
+fn inserted(result: Result<(), i32>) -> Insert {
+    match result {
+        Ok(()) => Insert::Done,
+        Err(EEXIST) => Insert::Exists,
+        Err(_) => Insert::Refused,
+    }
+}
+
 macro_rules! tables {
     ($family:ty, $frontends:ident, $endpoints:ident, $picks:ident, $reverse:ident, $flows:ident,
-     $half_open:ident) => {
+     $half_open:ident, $parts:ident) => {
         impl Tables<$family> for Maps {
             #[inline(always)]
             fn may_be_frontend(&self, addr: <$family as Family>::Addr) -> bool {
@@ -91,30 +104,44 @@ macro_rules! tables {
             }
 
             #[inline(always)]
+            fn half(
+                &self,
+                tier: Tier,
+                path: &Path<$family>,
+                kind: Kind,
+            ) -> Option<&<$family as Family>::Flow> {
+                let key = scratch::key(path, kind)?;
+                Tables::<$family>::flow(self, tier, key)
+            }
+
+            #[inline(always)]
             fn insert(
                 &mut self,
                 tier: Tier,
-                key: &<$family as Family>::FlowKey,
-                flow: &<$family as Family>::Flow,
+                path: &Path<$family>,
+                kind: Kind,
+                past: Past,
             ) -> Insert {
-                let result = match tier {
+                let Some((key, flow)) = scratch::half(path, kind, past) else {
+                    return Insert::Refused;
+                };
+                inserted(match tier {
                     Tier::Established => maps::$flows.insert(key, flow, NO_EXIST),
                     Tier::HalfOpen => maps::$half_open.insert(key, flow, NO_EXIST),
-                };
-                match result {
-                    Ok(()) => Insert::Done,
-                    Err(EEXIST) => Insert::Exists,
-                    Err(_) => Insert::Refused,
-                }
+                })
             }
 
             #[inline(always)]
             fn replace(
                 &mut self,
                 tier: Tier,
-                key: &<$family as Family>::FlowKey,
-                flow: &<$family as Family>::Flow,
+                path: &Path<$family>,
+                kind: Kind,
+                past: Past,
             ) -> bool {
+                let Some((key, flow)) = scratch::half(path, kind, past) else {
+                    return false;
+                };
                 match tier {
                     Tier::Established => maps::$flows.insert(key, flow, ANY).is_ok(),
                     Tier::HalfOpen => maps::$half_open.insert(key, flow, ANY).is_ok(),
@@ -122,7 +149,10 @@ macro_rules! tables {
             }
 
             #[inline(always)]
-            fn remove(&mut self, tier: Tier, key: &<$family as Family>::FlowKey) {
+            fn remove(&mut self, tier: Tier, path: &Path<$family>, kind: Kind) {
+                let Some(key) = scratch::key(path, kind) else {
+                    return;
+                };
                 // Whoever removed it first has done what was wanted.
                 let _gone = match tier {
                     Tier::Established => maps::$flows.remove(key),
@@ -134,10 +164,28 @@ macro_rules! tables {
             fn touch(
                 &mut self,
                 tier: Tier,
+                path: &Path<$family>,
+                kind: Kind,
+                touch: Touch,
+            ) -> bool {
+                scratch::key(path, kind)
+                    .is_some_and(|key| Tables::<$family>::touch_direct(self, tier, key, touch))
+            }
+
+            #[inline(always)]
+            fn insert_direct(&mut self, key: &<$family as Family>::FlowKey, now: u32) -> Insert {
+                let Some(flow) = scratch::direct::<$family>(key, now) else {
+                    return Insert::Refused;
+                };
+                inserted(maps::$half_open.insert(key, flow, NO_EXIST))
+            }
+
+            #[inline(always)]
+            fn touch_direct(
+                &mut self,
+                tier: Tier,
                 key: &<$family as Family>::FlowKey,
-                set: State,
-                clear: State,
-                now: u32,
+                touch: Touch,
             ) -> bool {
                 let found = match tier {
                     Tier::Established => maps::$flows.get_ptr_mut(key),
@@ -146,32 +194,40 @@ macro_rules! tables {
                 let Some(flow) = found else {
                     return false;
                 };
-                // SAFETY: a live element; the two words are aligned, and other CPUs change the
-                // second one by atomic operations only.
+                // SAFETY: a live element; the words are aligned, and other CPUs change the marks
+                // by atomic operations only.
                 unsafe {
                     let state = (*flow).state_mut();
-                    let marks = (&raw mut state.marks).cast::<u32>();
-                    state.last_seen = now;
-                    if set != State::NEW {
-                        atomic::or(marks, Marks::word(set));
+                    state.last_seen = touch.now;
+                    if touch.proof != 0 {
+                        state.proof = touch.proof;
                     }
-                    if clear != State::NEW {
-                        atomic::and(marks, !Marks::word(clear));
+                    let marks = (&raw mut state.marks).cast::<u32>();
+                    if touch.set != State::NEW {
+                        atomic::or(marks, Marks::word(touch.set));
+                    }
+                    if touch.clear != State::NEW {
+                        atomic::and(marks, !Marks::word(touch.clear));
                     }
                 }
                 true
             }
 
             #[inline(always)]
-            fn prove(&mut self, tier: Tier, key: &<$family as Family>::FlowKey, proof: u32) {
-                let found = match tier {
-                    Tier::Established => maps::$flows.get_ptr_mut(key),
-                    Tier::HalfOpen => maps::$half_open.get_ptr_mut(key),
-                };
-                if let Some(flow) = found {
-                    // SAFETY: a live element.
-                    unsafe { (*flow).state_mut().proof = proof };
-                }
+            fn part(&mut self, part: Part, work: &mut Work<$family>) -> Step {
+                scratch::escape(work);
+                Step::of_word(match part {
+                    Part::Miss => parts::$parts::miss(),
+                    Part::Renew => parts::$parts::renew(),
+                    Part::Note => parts::$parts::note(),
+                    Part::RepairReply => parts::$parts::repair_reply(),
+                    Part::RepairForward => parts::$parts::repair_forward(),
+                    Part::Choose => parts::$parts::choose(),
+                    Part::Claim => parts::$parts::claim(),
+                    Part::ClaimHalf => parts::$parts::claim_half(),
+                    Part::Enter => parts::$parts::enter(),
+                    Part::NoteHalf => parts::$parts::note_half(),
+                })
             }
 
             #[inline(always)]
@@ -214,5 +270,9 @@ macro_rules! tables {
     };
 }
 
-tables!(V4, FRONTENDS4, ENDPOINTS4, PICKS4, REVERSE4, FLOWS4, HALF4);
-tables!(V6, FRONTENDS6, ENDPOINTS6, PICKS6, REVERSE6, FLOWS6, HALF6);
+tables!(
+    V4, FRONTENDS4, ENDPOINTS4, PICKS4, REVERSE4, FLOWS4, HALF4, v4
+);
+tables!(
+    V6, FRONTENDS6, ENDPOINTS6, PICKS6, REVERSE6, FLOWS6, HALF6, v6
+);

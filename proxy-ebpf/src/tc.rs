@@ -8,33 +8,34 @@ use proxy_common::datapath::{Verdict, egress, ingress};
 use proxy_common::net::eth;
 
 use crate::packet::SkbPacket;
+use crate::scratch::PerCpu;
 use crate::tables::Maps;
 
 /// Ingress of a device with an Ethernet header.
 #[classifier]
 fn tc_in(ctx: TcContext) -> i32 {
-    let verdict = ingress(&mut SkbPacket::new(&ctx), &mut Maps, eth::LEN);
+    let verdict = ingress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, eth::LEN);
     action(&ctx, verdict)
 }
 
 /// Egress of a device with an Ethernet header.
 #[classifier]
 fn tc_eg(ctx: TcContext) -> i32 {
-    let verdict = egress(&mut SkbPacket::new(&ctx), &mut Maps, eth::LEN);
+    let verdict = egress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, eth::LEN);
     action(&ctx, verdict)
 }
 
 /// Ingress of a device without a MAC header, such as a tunnel.
 #[classifier]
 fn tc_in_l3(ctx: TcContext) -> i32 {
-    let verdict = ingress(&mut SkbPacket::new(&ctx), &mut Maps, 0);
+    let verdict = ingress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, 0);
     action(&ctx, verdict)
 }
 
 /// Egress of a device without a MAC header.
 #[classifier]
 fn tc_eg_l3(ctx: TcContext) -> i32 {
-    let verdict = egress(&mut SkbPacket::new(&ctx), &mut Maps, 0);
+    let verdict = egress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, 0);
     action(&ctx, verdict)
 }
 

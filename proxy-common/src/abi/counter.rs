@@ -13,6 +13,15 @@ macro_rules! counters {
             /// All counters, in the order of their indices.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
+            /// The counter with this index.
+            #[inline(always)]
+            pub const fn from_index(index: u32) -> Option<Self> {
+                $(if index == Self::$name as u32 {
+                    return Some(Self::$name);
+                })*
+                None
+            }
+
             /// Name for people and metrics.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -64,4 +73,18 @@ counters! {
 impl Counter {
     /// How many counters there are.
     pub const COUNT: u32 = Self::ALL.len() as u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_found_by_its_index() {
+        for (index, counter) in Counter::ALL.iter().enumerate() {
+            assert_eq!(index, *counter as usize);
+            assert_eq!(Some(*counter), Counter::from_index(index as u32));
+        }
+        assert_eq!(None, Counter::from_index(Counter::COUNT));
+    }
 }

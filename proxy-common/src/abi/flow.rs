@@ -49,7 +49,7 @@ impl Kind {
 }
 
 /// What a flow has been through, as bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct State(pub u8);
 
@@ -184,6 +184,15 @@ pub trait FlowKey: Pod + Eq + core::hash::Hash + core::fmt::Debug {
         proto: Proto,
         hook: Hook,
     ) -> Self;
+    /// Writes the key of packets from `src` to `dst` in place: built aside and moved, an IPv6 key
+    /// costs stack that the kernel programs do not have.
+    fn fill(
+        &mut self,
+        addrs: (&Self::Addr, &Self::Addr),
+        ports: (Port, Port),
+        proto: Proto,
+        hook: Hook,
+    );
     /// Source address of the packets.
     fn src(&self) -> Self::Addr;
     /// Destination address of the packets.
@@ -202,6 +211,8 @@ pub trait Flow: Pod + Eq + core::fmt::Debug {
     type Addr: Address;
     /// A half that turns addresses into these.
     fn new(new_src: Self::Addr, new_dst: Self::Addr, state: FlowState) -> Self;
+    /// Writes such a half in place, see [`FlowKey::fill`].
+    fn fill(&mut self, addrs: (&Self::Addr, &Self::Addr), state: FlowState);
     /// The source address after rewriting.
     fn new_src(&self) -> Self::Addr;
     /// The destination address after rewriting.
@@ -253,6 +264,23 @@ macro_rules! flow {
             }
 
             #[inline(always)]
+            fn fill(
+                &mut self,
+                (src, dst): (&$addr, &$addr),
+                (sport, dport): (Port, Port),
+                proto: Proto,
+                hook: Hook,
+            ) {
+                self.src = *src;
+                self.dst = *dst;
+                self.sport = sport;
+                self.dport = dport;
+                self.proto = proto;
+                self.hook = hook;
+                self.zone = 0;
+            }
+
+            #[inline(always)]
             fn src(&self) -> $addr {
                 self.src
             }
@@ -299,6 +327,13 @@ macro_rules! flow {
             #[inline(always)]
             fn new(new_src: $addr, new_dst: $addr, state: FlowState) -> Self {
                 Self { new_src, new_dst, state }
+            }
+
+            #[inline(always)]
+            fn fill(&mut self, (new_src, new_dst): (&$addr, &$addr), state: FlowState) {
+                self.new_src = *new_src;
+                self.new_dst = *new_dst;
+                self.state = state;
             }
 
             #[inline(always)]

@@ -13,9 +13,12 @@
 //! other hook, is the key of its partner.
 
 use super::rewrite::Change;
-use crate::abi::flow::{Flow, FlowKey, Marks};
-use crate::abi::{Family, FlowState, Hook, Kind, State};
+use super::tables::Past;
+use crate::abi::endpoint::Endpoint as _;
+use crate::abi::flow::{Flow, FlowKey as _, Marks};
+use crate::abi::{Family, FlowState, Hook, Kind};
 use crate::net::{Port, Proto};
+use bytemuck::Zeroable as _;
 
 /// Everything that a flow's halves are made of.
 #[derive(Clone, Copy, Debug)]
@@ -45,42 +48,71 @@ pub struct Path<F: Family> {
 }
 
 impl<F: Family> Path<F> {
+    /// No flow.
+    pub fn empty() -> Self {
+        Self {
+            client: F::Addr::zeroed(),
+            vip: F::Addr::zeroed(),
+            endpoint: F::Addr::zeroed(),
+            client_port: Port::zeroed(),
+            sport: Port::zeroed(),
+            vip_port: Port::zeroed(),
+            endpoint_port: Port::zeroed(),
+            proto: 0,
+            service: 0,
+            slot: 0,
+            generation: 0,
+        }
+    }
+
     /// Reads the flow off its client's half.
     #[inline(always)]
-    pub fn of_forward(key: &F::FlowKey, flow: &F::Flow) -> Self {
+    pub fn read_forward(&mut self, key: &F::FlowKey, flow: &F::Flow) {
         let state = flow.state();
-        Self {
-            client: key.src(),
-            vip: key.dst(),
-            endpoint: flow.new_dst(),
-            client_port: key.sport(),
-            sport: state.new_sport,
-            vip_port: key.dport(),
-            endpoint_port: state.new_dport,
-            proto: u32::from(key.proto().0),
-            service: state.service,
-            slot: state.endpoint,
-            generation: state.generation,
-        }
+        self.client = key.src();
+        self.vip = key.dst();
+        self.endpoint = flow.new_dst();
+        self.client_port = key.sport();
+        self.sport = state.new_sport;
+        self.vip_port = key.dport();
+        self.endpoint_port = state.new_dport;
+        self.proto = u32::from(key.proto().0);
+        self.service = state.service;
+        self.slot = state.endpoint;
+        self.generation = state.generation;
     }
 
     /// Reads the flow off its endpoint's half.
     #[inline(always)]
-    pub fn of_reverse(key: &F::FlowKey, flow: &F::Flow) -> Self {
+    pub fn read_reverse(&mut self, key: &F::FlowKey, flow: &F::Flow) {
         let state = flow.state();
-        Self {
-            client: key.dst(),
-            vip: flow.new_src(),
-            endpoint: key.src(),
-            client_port: state.new_dport,
-            sport: key.dport(),
-            vip_port: state.new_sport,
-            endpoint_port: key.sport(),
-            proto: u32::from(key.proto().0),
-            service: state.service,
-            slot: state.endpoint,
-            generation: state.generation,
-        }
+        self.client = key.dst();
+        self.vip = flow.new_src();
+        self.endpoint = key.src();
+        self.client_port = state.new_dport;
+        self.sport = key.dport();
+        self.vip_port = state.new_sport;
+        self.endpoint_port = key.sport();
+        self.proto = u32::from(key.proto().0);
+        self.service = state.service;
+        self.slot = state.endpoint;
+        self.generation = state.generation;
+    }
+
+    /// Begins the flow of packets with `key` to an endpoint.
+    #[inline(always)]
+    pub fn begin(&mut self, key: &F::FlowKey, service: u32, slot: u32, endpoint: &F::Endpoint) {
+        self.client = key.src();
+        self.vip = key.dst();
+        self.endpoint = endpoint.addr();
+        self.client_port = key.sport();
+        self.sport = key.sport();
+        self.vip_port = key.dport();
+        self.endpoint_port = endpoint.port();
+        self.proto = u32::from(key.proto().0);
+        self.service = service;
+        self.slot = slot;
+        self.generation = endpoint.generation();
     }
 
     /// Whether the flow goes back to where it came from.
@@ -115,68 +147,98 @@ impl<F: Family> Path<F> {
         }
     }
 
-    /// The key of one half.
+    /// Writes the key of one half.
     #[inline(always)]
-    pub fn key(&self, kind: Kind) -> F::FlowKey {
-        let proto = self.proto();
-        match kind {
-            Kind::DNAT => F::FlowKey::new(
-                self.client,
-                self.vip,
-                self.client_port,
-                self.vip_port,
-                proto,
+    pub fn fill_key(&self, kind: Kind, key: &mut F::FlowKey) {
+        let (addrs, ports, hook) = match kind {
+            Kind::DNAT => (
+                (&self.client, &self.vip),
+                (self.client_port, self.vip_port),
                 Hook::INGRESS,
             ),
-            Kind::SNAT => F::FlowKey::new(
-                self.client,
-                self.endpoint,
-                self.sport,
-                self.endpoint_port,
-                proto,
+            Kind::SNAT => (
+                (&self.client, &self.endpoint),
+                (self.sport, self.endpoint_port),
                 Hook::EGRESS,
             ),
-            Kind::UNSNAT => F::FlowKey::new(
-                self.endpoint,
-                self.vip,
-                self.endpoint_port,
-                self.sport,
-                proto,
+            Kind::UNSNAT => (
+                (&self.endpoint, &self.vip),
+                (self.endpoint_port, self.sport),
                 Hook::INGRESS,
             ),
             // UNDNAT; there is no other kind with a path.
-            _ => F::FlowKey::new(
-                self.endpoint,
-                self.client,
-                self.endpoint_port,
-                self.sport,
-                proto,
+            _ => (
+                (&self.endpoint, &self.client),
+                (self.endpoint_port, self.sport),
                 Hook::EGRESS,
             ),
+        };
+        key.fill(addrs, ports, self.proto(), hook);
+    }
+
+    /// The key of one half.
+    pub fn key(&self, kind: Kind) -> F::FlowKey {
+        let mut key = F::FlowKey::zeroed();
+        self.fill_key(kind, &mut key);
+        key
+    }
+
+    /// What one half turns its packets into: addresses and ports, source first.
+    #[inline(always)]
+    const fn result(&self, kind: Kind) -> ((&F::Addr, &F::Addr), (Port, Port)) {
+        match kind {
+            Kind::DNAT => (
+                (&self.client, &self.endpoint),
+                (self.sport, self.endpoint_port),
+            ),
+            Kind::SNAT => (
+                (&self.vip, &self.endpoint),
+                (self.sport, self.endpoint_port),
+            ),
+            Kind::UNSNAT => (
+                (&self.endpoint, &self.client),
+                (self.endpoint_port, self.sport),
+            ),
+            // UNDNAT; there is no other kind with a path.
+            _ => ((&self.vip, &self.client), (self.vip_port, self.client_port)),
         }
     }
 
-    /// One half.
+    /// Whether `held`, found at the key of one half, is that half.
     #[inline(always)]
-    pub fn half(&self, kind: Kind, state: State, proof: u32, now: u32) -> F::Flow {
-        let (new_src, new_dst, new_sport, new_dport) = match kind {
-            Kind::DNAT => (self.client, self.endpoint, self.sport, self.endpoint_port),
-            Kind::SNAT => (self.vip, self.endpoint, self.sport, self.endpoint_port),
-            Kind::UNSNAT => (self.endpoint, self.client, self.endpoint_port, self.sport),
-            _ => (self.vip, self.client, self.vip_port, self.client_port),
-        };
+    pub fn is_half(&self, kind: Kind, held: &F::Flow) -> bool {
+        let ((new_src, new_dst), (new_sport, new_dport)) = self.result(kind);
+        let state = held.state();
+        state.marks.kind() == kind
+            && state.new_sport == new_sport
+            && state.new_dport == new_dport
+            && held.new_src() == *new_src
+            && held.new_dst() == *new_dst
+    }
+
+    /// Writes one half.
+    #[inline(always)]
+    pub fn fill_half(&self, kind: Kind, past: Past, half: &mut F::Flow) {
+        let (addrs, (new_sport, new_dport)) = self.result(kind);
         let state = FlowState {
             new_sport,
             new_dport,
             service: self.service,
             endpoint: self.slot,
             generation: self.generation,
-            last_seen: now,
-            proof,
-            marks: Marks::new(kind, state).hairpin(self.is_hairpin()),
+            last_seen: past.now,
+            proof: past.proof,
+            marks: Marks::new(kind, past.state).hairpin(self.is_hairpin()),
             reserved: 0,
         };
-        F::Flow::new(new_src, new_dst, state)
+        half.fill(addrs, state);
+    }
+
+    /// One half.
+    pub fn half(&self, kind: Kind, past: Past) -> F::Flow {
+        let mut half = F::Flow::zeroed();
+        self.fill_half(kind, past, &mut half);
+        half
     }
 }
 
@@ -200,23 +262,18 @@ pub fn source_of<L: Flow>(flow: &L) -> Change<L::Addr> {
     }
 }
 
-/// Whether two halves do the same to their packets.
-#[inline(always)]
-pub fn is_same<L: Flow>(one: &L, other: &L) -> bool {
-    let (a, b) = (one.state(), other.state());
-    a.marks.kind() == b.marks.kind()
-        && a.new_sport == b.new_sport
-        && a.new_dport == b.new_dport
-        && one.new_src() == other.new_src()
-        && one.new_dst() == other.new_dst()
-}
-
 #[cfg(test)]
 mod tests {
     use core::net::Ipv4Addr;
 
     use super::*;
-    use crate::abi::V4;
+    use crate::abi::{State, V4};
+
+    const PAST: Past = Past {
+        state: State::NEW,
+        proof: 1,
+        now: 2,
+    };
 
     fn path(endpoint: [u8; 4]) -> Path<V4> {
         Path {
@@ -236,7 +293,7 @@ mod tests {
 
     /// The key of the packet that answers what `kind` makes of its packets.
     fn answer(path: &Path<V4>, kind: Kind) -> (Ipv4Addr, u16, Ipv4Addr, u16) {
-        let half = path.half(kind, State::NEW, 0, 0);
+        let half = path.half(kind, PAST);
         (
             half.new_dst.into(),
             half.state.new_dport.host(),
@@ -273,18 +330,17 @@ mod tests {
     fn a_flow_can_be_read_off_either_half() {
         let path = path([10, 244, 2, 2]);
         for kind in [Kind::DNAT, Kind::UNDNAT] {
-            let (key, half) = (path.key(kind), path.half(kind, State::NEW, 0, 0));
-            let back = if kind == Kind::DNAT {
-                Path::<V4>::of_forward(&key, &half)
+            let (key, half) = (path.key(kind), path.half(kind, PAST));
+            let mut back = Path::<V4>::empty();
+            if kind == Kind::DNAT {
+                back.read_forward(&key, &half);
             } else {
-                Path::<V4>::of_reverse(&key, &half)
-            };
+                back.read_reverse(&key, &half);
+            }
             for kind in [Kind::DNAT, Kind::UNDNAT, Kind::SNAT, Kind::UNSNAT] {
                 assert_eq!(path.key(kind), back.key(kind));
-                assert_eq!(
-                    path.half(kind, State::NEW, 1, 2),
-                    back.half(kind, State::NEW, 1, 2)
-                );
+                assert_eq!(path.half(kind, PAST), back.half(kind, PAST));
+                assert!(back.is_half(kind, &path.half(kind, PAST)));
             }
         }
     }

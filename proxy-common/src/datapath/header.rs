@@ -1,6 +1,7 @@
 //! From bytes to a tuple: what the data path reads of a packet.
 
 use super::packet::Packet;
+use super::rewrite::Place;
 use crate::abi::{Family, V4, V6};
 use crate::net::ipv4::{self, Ipv4Header};
 use crate::net::ipv6::{self, Ipv6Header};
@@ -23,6 +24,18 @@ pub struct Network<F: Family> {
     pub payload: usize,
     /// Whether the packet is a piece of a datagram.
     pub is_fragment: bool,
+}
+
+impl<F: Family> Network<F> {
+    /// Where the headers of this packet stand.
+    #[inline(always)]
+    pub const fn place(&self, transport: &Transport) -> Place {
+        Place {
+            network: self.offset,
+            transport: self.payload,
+            checksum: transport.checksum,
+        }
+    }
 }
 
 /// A family whose headers can be read and rewritten.

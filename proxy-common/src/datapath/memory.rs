@@ -10,10 +10,14 @@ mod packet;
 
 pub use packet::MemoryPacket;
 
-use super::tables::{Insert, Tables};
+use super::flow::Path;
+use super::repair::direct;
+use super::tables::{Insert, Past, Tables, Touch};
+use super::verdict::Step;
+use super::work::{self, Part, Room, Work};
 use crate::abi::bits::{WORDS, bit_of};
 use crate::abi::flow::{Flow, Marks};
-use crate::abi::{Counter, Family, Frontend, Settings, Slot, State, Tier, V4, V6};
+use crate::abi::{Counter, Family, Frontend, Kind, Settings, Slot, Tier, V4, V6};
 use crate::lottery::{self, Random, XorShift};
 use crate::net::Port;
 
@@ -177,39 +181,44 @@ impl<F: Stored> Tables<F> for MemoryTables {
         F::maps(self).tier(tier).get(key)
     }
 
-    fn insert(&mut self, tier: Tier, key: &F::FlowKey, flow: &F::Flow) -> Insert {
+    fn half(&self, tier: Tier, path: &Path<F>, kind: Kind) -> Option<&F::Flow> {
+        F::maps(self).tier(tier).get(&path.key(kind))
+    }
+
+    fn insert(&mut self, tier: Tier, path: &Path<F>, kind: Kind, past: Past) -> Insert {
         let map = F::maps_mut(self).tier_mut(tier);
-        if map.contains_key(key) {
-            return Insert::Exists;
-        }
-        map.insert(*key, *flow);
-        Insert::Done
+        insert_new(map, path.key(kind), path.half(kind, past))
     }
 
-    fn replace(&mut self, tier: Tier, key: &F::FlowKey, flow: &F::Flow) -> bool {
-        F::maps_mut(self).tier_mut(tier).insert(*key, *flow);
+    fn replace(&mut self, tier: Tier, path: &Path<F>, kind: Kind, past: Past) -> bool {
+        let map = F::maps_mut(self).tier_mut(tier);
+        map.insert(path.key(kind), path.half(kind, past));
         true
     }
 
-    fn remove(&mut self, tier: Tier, key: &F::FlowKey) {
-        F::maps_mut(self).tier_mut(tier).remove(key);
+    fn remove(&mut self, tier: Tier, path: &Path<F>, kind: Kind) {
+        F::maps_mut(self).tier_mut(tier).remove(&path.key(kind));
     }
 
-    fn touch(&mut self, tier: Tier, key: &F::FlowKey, set: State, clear: State, now: u32) -> bool {
-        let Some(flow) = F::maps_mut(self).tier_mut(tier).get_mut(key) else {
-            return false;
-        };
-        let state = flow.state_mut();
-        state.last_seen = now;
-        let word = bytemuck::cast::<_, u32>(state.marks);
-        state.marks = bytemuck::cast((word | Marks::word(set)) & !Marks::word(clear));
-        true
+    fn touch(&mut self, tier: Tier, path: &Path<F>, kind: Kind, touch: Touch) -> bool {
+        let map = F::maps_mut(self).tier_mut(tier);
+        apply(map.get_mut(&path.key(kind)), touch)
     }
 
-    fn prove(&mut self, tier: Tier, key: &F::FlowKey, proof: u32) {
-        if let Some(flow) = F::maps_mut(self).tier_mut(tier).get_mut(key) {
-            flow.state_mut().proof = proof;
-        }
+    fn insert_direct(&mut self, key: &F::FlowKey, now: u32) -> Insert {
+        insert_new(
+            &mut F::maps_mut(self).half_open,
+            *key,
+            direct::<F>(key, now),
+        )
+    }
+
+    fn touch_direct(&mut self, tier: Tier, key: &F::FlowKey, touch: Touch) -> bool {
+        apply(F::maps_mut(self).tier_mut(tier).get_mut(key), touch)
+    }
+
+    fn part(&mut self, part: Part, work: &mut Work<F>) -> Step {
+        work::run(self, part, work)
     }
 
     fn pick(&mut self, n: u32) -> u32 {
@@ -241,10 +250,59 @@ impl<F: Stored> Tables<F> for MemoryTables {
     }
 }
 
+/// Room for one packet at a time.
+pub struct MemoryRoom {
+    v4: Work<V4>,
+    v6: Work<V6>,
+}
+
+impl Default for MemoryRoom {
+    fn default() -> Self {
+        Self {
+            v4: Work::empty(),
+            v6: Work::empty(),
+        }
+    }
+}
+
+impl Room<V4> for MemoryRoom {
+    fn work(&mut self) -> Option<&mut Work<V4>> {
+        Some(&mut self.v4)
+    }
+}
+
+impl Room<V6> for MemoryRoom {
+    fn work(&mut self) -> Option<&mut Work<V6>> {
+        Some(&mut self.v6)
+    }
+}
+
 impl Random for MemoryTables {
     fn draw(&mut self) -> u32 {
         self.random.draw()
     }
+}
+
+fn insert_new<K: Eq + core::hash::Hash, V>(map: &mut HashMap<K, V>, key: K, value: V) -> Insert {
+    if map.contains_key(&key) {
+        return Insert::Exists;
+    }
+    map.insert(key, value);
+    Insert::Done
+}
+
+fn apply<L: Flow>(flow: Option<&mut L>, touch: Touch) -> bool {
+    let Some(flow) = flow else {
+        return false;
+    };
+    let state = flow.state_mut();
+    state.last_seen = touch.now;
+    if touch.proof != 0 {
+        state.proof = touch.proof;
+    }
+    let word = bytemuck::cast::<_, u32>(state.marks);
+    state.marks = bytemuck::cast((word | Marks::word(touch.set)) & !Marks::word(touch.clear));
+    true
 }
 
 /// The first bytes of `bytes` as a `T`, wherever they lie in memory.

@@ -3,11 +3,12 @@
 //! Nothing is written on the hot path: only a new state bit, a noted time that has grown old, and
 //! the move to the established tier touch the maps, and then both halves.
 
-use super::flow::Path;
 use super::header::Transport;
 use super::lifetime::{self, is_stale};
-use super::tables::{Insert, Tables};
-use crate::abi::flow::Flow;
+use super::tables::{Insert, Past, Tables, Touch};
+use super::verdict::Step;
+use super::work::{Part, Work};
+use crate::abi::flow::Flow as _;
 use crate::abi::{Family, FlowState, Kind, State, Tier};
 use crate::net::tcp::Flags;
 
@@ -95,19 +96,19 @@ pub fn is_quiet(tier: Tier, flow: &FlowState, event: &Event) -> bool {
         && !is_stale(event.is_tcp, flow.last_seen, event.now)
 }
 
-/// Writes down what the packet with `key` changes in its flow, in both halves.
-#[inline(never)]
-pub fn note<F: Family, T: Tables<F>>(tables: &mut T, tier: Tier, key: &F::FlowKey, event: &Event) {
-    let Some(flow) = tables.flow(tier, key) else {
-        return;
+/// Writes down what a packet changes in its flow, in both halves.
+#[inline(always)]
+pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let (tier, event) = (work.tier, work.event);
+    let Some(flow) = tables.flow(tier, &work.key) else {
+        return Step::NONE;
     };
     let state = *flow.state();
-    let path = match event.sender {
-        Sender::Client => Path::<F>::of_forward(key, flow),
-        Sender::Endpoint => Path::<F>::of_reverse(key, flow),
-    };
+    match event.sender {
+        Sender::Client => work.path.read_forward(&work.key, flow),
+        Sender::Endpoint => work.path.read_reverse(&work.key, flow),
+    }
     let (set, clear) = event.bits(state.marks.state());
-    let changed = set.0 | clear.0 != 0;
     let after = State((state.marks.state().0 | set.0) & !clear.0);
     // The answer to the opening carries the number that the client must repeat.
     let answers = event.is_tcp
@@ -116,56 +117,59 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, tier: Tier, key: &F::FlowKe
     let proof = if answers {
         event.seq.wrapping_add(1)
     } else {
-        state.proof
+        0
     };
-
-    if tier == Tier::HalfOpen && is_proved(&state, event) {
-        promote(tables, &path, after, proof, event.now);
-        return;
+    work.past = Past {
+        state: after,
+        proof: if answers { proof } else { state.proof },
+        now: event.now,
+    };
+    work.touch = Touch {
+        set,
+        clear,
+        proof,
+        now: event.now,
+    };
+    let moves = tier == Tier::HalfOpen && is_proved(&state, &event);
+    if !moves && set.0 | clear.0 == 0 && !is_stale(event.is_tcp, state.last_seen, event.now) {
+        return Step::NONE;
     }
-    if !changed && !is_stale(event.is_tcp, state.last_seen, event.now) {
-        return;
+    work.moves = moves;
+    work.kind = Kind::DNAT;
+    tables.part(Part::NoteHalf, work);
+    work.kind = Kind::UNDNAT;
+    tables.part(Part::NoteHalf, work);
+    if work.path.is_hairpin() {
+        work.kind = Kind::SNAT;
+        tables.part(Part::NoteHalf, work);
+        work.kind = Kind::UNSNAT;
+        tables.part(Part::NoteHalf, work);
     }
-    let mut kind = Kind::DNAT;
-    loop {
-        let half = path.key(kind);
-        if !touch(tables, &half, set, clear, event.now) {
-            // The table has lost this half; a flow at its end is not worth rebuilding.
-            if !after.is_closing() {
-                let flow = path.half(kind, after, proof, event.now);
-                tables.insert(tier, &half, &flow);
-            }
-        } else if answers && kind == Kind::DNAT {
-            tables.prove(Tier::HalfOpen, &half, proof);
-        }
-        match next(kind, path.is_hairpin()) {
-            Some(next) => kind = next,
-            None => return,
-        }
-    }
+    Step::NONE
 }
 
-/// The half after this one, in the order of [`Kind`]; two in all, or four in a hairpin.
+/// Writes the new state into one half, or moves it to the established tier.
+///
+/// The new entry is there before the old one goes, and lookups ask the established tier first:
+/// no packet finds neither, except one that looked between the two and asks again
+/// ([`super::ingress::miss`]).
 #[inline(always)]
-fn next(kind: Kind, is_hairpin: bool) -> Option<Kind> {
-    match kind {
-        Kind::DNAT => Some(Kind::UNDNAT),
-        Kind::UNDNAT if is_hairpin => Some(Kind::SNAT),
-        Kind::SNAT => Some(Kind::UNSNAT),
-        _ => None,
+pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let (path, past, kind) = (&work.path, work.past, work.kind);
+    if work.moves {
+        // A full table refuses; the half then stays where it is.
+        if tables.insert(Tier::Established, path, kind, past) != Insert::Refused {
+            tables.remove(Tier::HalfOpen, path, kind);
+        }
+        return Step::NONE;
     }
-}
-
-#[inline(always)]
-fn touch<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    key: &F::FlowKey,
-    set: State,
-    clear: State,
-    now: u32,
-) -> bool {
-    tables.touch(Tier::Established, key, set, clear, now)
-        || tables.touch(Tier::HalfOpen, key, set, clear, now)
+    let found = tables.touch(Tier::Established, path, kind, work.touch)
+        || tables.touch(Tier::HalfOpen, path, kind, work.touch);
+    // What the table has lost is written again, except of a flow at its end.
+    if !found && !past.state.is_closing() {
+        tables.insert(work.tier, path, kind, past);
+    }
+    Step::NONE
 }
 
 /// Whether this packet shows that the client hears the answers.
@@ -185,33 +189,5 @@ fn is_proved(flow: &FlowState, event: &Event) -> bool {
     match event.sender {
         Sender::Client => replied && flow.proof != 0 && event.ack == flow.proof,
         Sender::Endpoint => true,
-    }
-}
-
-/// Moves a flow to the established tier, with its new state.
-///
-/// The new entry is there before the old one goes, and lookups ask the established tier first:
-/// no packet finds neither, except one that looked between the two and asks again
-/// (`ingress::miss`).
-#[inline(never)]
-fn promote<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    path: &Path<F>,
-    state: State,
-    proof: u32,
-    now: u32,
-) {
-    let mut kind = Kind::DNAT;
-    loop {
-        let key = path.key(kind);
-        let flow = path.half(kind, state, proof, now);
-        // A full table refuses; the flow then stays where it is.
-        if tables.insert(Tier::Established, &key, &flow) != Insert::Refused {
-            tables.remove(Tier::HalfOpen, &key);
-        }
-        match next(kind, path.is_hairpin()) {
-            Some(next) => kind = next,
-            None => return,
-        }
     }
 }

@@ -3,104 +3,112 @@
 //! The claim comes first. Two CPUs that open the same flow may claim two endpoints, but only one
 //! of them enters the client's half; the other follows it and gives its claim back.
 
-use super::flow::{Path, destination_of, is_same};
+use super::flow::{Path, destination_of};
 use super::lifetime::is_over;
-use super::rewrite::Change;
-use super::tables::{Insert, Tables, find};
-use crate::abi::endpoint::Endpoint;
-use crate::abi::flow::{Flow as _, FlowKey as _};
+use super::tables::{Insert, Past, Tables, find};
+use super::verdict::Step;
+use super::work::{Part, Work};
+use crate::abi::endpoint::Endpoint as _;
+use crate::abi::flow::Flow as _;
 use crate::abi::{Counter, Family, Frontend, Kind, State, Tier};
+use crate::net::Proto;
 
 /// How often another source port is tried when the client's is taken at the endpoint.
 const PORT_TRIES: u32 = 4;
 
-/// Whether a client's half may be there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opening {
-    /// No: whoever enters it first decides.
-    New,
-    /// Yes, and it is to be replaced.
-    Again,
+/// Opens a flow for a packet and says where it goes.
+#[inline(always)]
+pub fn open<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let step = tables.part(Part::Choose, work);
+    if step != Step::NONE {
+        return step;
+    }
+    let step = tables.part(Part::Claim, work);
+    if step != Step::NONE {
+        return step;
+    }
+    tables.part(Part::Enter, work)
 }
 
-/// Opens a flow for the packets with `key` and says where they go; the reason to drop if that
-/// cannot be.
-#[inline(never)]
-pub fn open<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    key: &F::FlowKey,
-    opening: Opening,
-    now: u32,
-    change: &mut Change<F::Addr>,
-) -> Result<(), Counter> {
-    let mut path = choose(tables, key)?;
-    claim(tables, &mut path, now)?;
-
-    let forward = path.half(Kind::DNAT, State::NEW, first_proof(&path, now), now);
-    if opening == Opening::Again {
-        if !tables.replace(Tier::HalfOpen, key, &forward) {
-            release(tables, &path);
-            return Err(Counter::DropTableFull);
+/// Enters the client's half of a flow whose other side is claimed.
+#[inline(always)]
+pub fn enter<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let past = beginning(&work.path, work.event.now);
+    work.change = work.path.towards_endpoint();
+    if work.replaces {
+        if !tables.replace(Tier::HalfOpen, &work.path, Kind::DNAT, past) {
+            release(tables, &work.path);
+            return Step::drop(Counter::DropTableFull);
         }
         // Lookups ask the established tier first: the old entry counts until it is gone.
-        tables.remove(Tier::Established, key);
+        tables.remove(Tier::Established, &work.path, Kind::DNAT);
+        if work.change != work.old.towards_endpoint() {
+            // Late packets of the endpoint that was left must not reach the client as the new
+            // one's.
+            retire(tables, &work.old);
+        }
         tables.count(Counter::Repick);
     } else {
-        match tables.insert(Tier::HalfOpen, key, &forward) {
+        match tables.insert(Tier::HalfOpen, &work.path, Kind::DNAT, past) {
             Insert::Done => tables.count(Counter::NewFlow),
-            Insert::Exists => return follow(tables, key, &path, change),
+            Insert::Exists => return follow(tables, work),
             Insert::Refused => {
-                release(tables, &path);
-                return Err(Counter::DropTableFull);
+                release(tables, &work.path);
+                return Step::drop(Counter::DropTableFull);
             }
         }
     }
-    tables.picked(path.slot);
-    *change = path.towards_endpoint();
-    Ok(())
+    tables.picked(work.path.slot);
+    Step::REWRITE
 }
 
-/// What stands in a flow's proof before anything is proved.
+/// Removes what a flow had on its endpoint's side.
 #[inline(always)]
-fn first_proof<F: Family>(path: &Path<F>, now: u32) -> u32 {
-    if path.proto() == crate::net::Proto::UDP {
-        now
-    } else {
-        0
+fn retire<F: Family, T: Tables<F>>(tables: &mut T, old: &Path<F>) {
+    retire_in(tables, Tier::Established, old);
+    retire_in(tables, Tier::HalfOpen, old);
+}
+
+#[inline(always)]
+fn retire_in<F: Family, T: Tables<F>>(tables: &mut T, tier: Tier, old: &Path<F>) {
+    let held = tables.half(tier, old, Kind::UNDNAT);
+    if held.is_some_and(|held| old.is_half(Kind::UNDNAT, held)) {
+        tables.remove(tier, old, Kind::UNDNAT);
+    }
+}
+
+/// A flow at its first packet.
+#[inline(always)]
+fn beginning<F: Family>(path: &Path<F>, now: u32) -> Past {
+    let is_udp = path.proto() == Proto::UDP;
+    Past {
+        state: State::NEW,
+        proof: if is_udp { now } else { 0 },
+        now,
     }
 }
 
 /// Draws the endpoint.
 #[inline(always)]
-fn choose<F: Family, T: Tables<F>>(tables: &mut T, key: &F::FlowKey) -> Result<Path<F>, Counter> {
-    let frontend_key = F::frontend_key(key.dst(), key.dport(), key.proto());
+pub fn choose<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let key = work.frontend_key();
     // Between reading the frontend and its set, both may have been replaced: read them once more.
     for _ in 0..2 {
-        let Some(frontend) = tables.frontend(&frontend_key) else {
-            return Err(Counter::DropStale);
+        let Some(frontend) = tables.frontend(&key) else {
+            return Step::drop(Counter::DropStale);
         };
         let n = frontend.inside.count();
         if n == 0 {
-            return Err(Counter::DropNoEndpoint);
+            return Step::drop(Counter::DropNoEndpoint);
         }
         let index = tables.pick(n);
         if let Some((slot, endpoint)) = drawn(tables, &frontend, index) {
-            return Ok(Path {
-                client: key.src(),
-                vip: key.dst(),
-                endpoint: endpoint.addr(),
-                client_port: key.sport(),
-                sport: key.sport(),
-                vip_port: key.dport(),
-                endpoint_port: endpoint.port(),
-                proto: u32::from(key.proto().0),
-                service: frontend.service,
-                slot,
-                generation: endpoint.generation(),
-            });
+            work.path
+                .begin(&work.key, frontend.service, slot, &endpoint);
+            return Step::NONE;
         }
     }
-    Err(Counter::DropStale)
+    Step::drop(Counter::DropStale)
 }
 
 /// The endpoint at `index` of the frontend's set, if the tables agree on it.
@@ -121,137 +129,126 @@ pub fn drawn<F: Family, T: Tables<F>>(
 
 /// Claims the endpoint's side of the flow, with another source port if the client's is taken.
 #[inline(always)]
-fn claim<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    path: &mut Path<F>,
-    now: u32,
-) -> Result<(), Counter> {
-    for attempt in 0..=PORT_TRIES {
+pub fn claim<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let mut attempt = 0;
+    // Plain counting: the verifier cannot follow the flag of an inclusive range.
+    while attempt <= PORT_TRIES {
         if attempt > 0 {
-            path.sport = tables.pick_port();
+            work.path.sport = tables.pick_port();
         }
-        match claim_halves(tables, path, now) {
-            Claim::Held => {
-                if attempt > 0 {
-                    tables.count(Counter::PortRewritten);
-                }
-                return Ok(());
+        let step = claim_halves(tables, work);
+        if step != Step::TAKEN {
+            if attempt > 0 && step == Step::NONE {
+                tables.count(Counter::PortRewritten);
             }
-            Claim::Refused => return Err(Counter::DropTableFull),
-            Claim::Taken => {}
+            return step;
         }
+        attempt += 1;
     }
-    Err(Counter::DropNoPort)
+    Step::drop(Counter::DropNoPort)
 }
 
-/// How a claim ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Claim {
-    /// It is ours.
-    Held,
-    /// Somebody else's flow lives there.
-    Taken,
-    /// The table had no room.
-    Refused,
+/// Claims the endpoint's half, and the two more of a hairpin; all of them or none.
+///
+/// Written out, since the verifier loses its way in loops over so few.
+#[inline(always)]
+fn claim_halves<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    work.kind = Kind::UNDNAT;
+    let step = tables.part(Part::ClaimHalf, work);
+    if step != Step::NONE || !work.path.is_hairpin() {
+        return step;
+    }
+    work.kind = Kind::SNAT;
+    let step = tables.part(Part::ClaimHalf, work);
+    if step != Step::NONE {
+        tables.remove(Tier::HalfOpen, &work.path, Kind::UNDNAT);
+        return step;
+    }
+    work.kind = Kind::UNSNAT;
+    let step = tables.part(Part::ClaimHalf, work);
+    if step != Step::NONE {
+        tables.remove(Tier::HalfOpen, &work.path, Kind::UNDNAT);
+        tables.remove(Tier::HalfOpen, &work.path, Kind::SNAT);
+    }
+    step
 }
 
-#[inline(never)]
-fn claim_halves<F: Family, T: Tables<F>>(tables: &mut T, path: &Path<F>, now: u32) -> Claim {
-    let claimed = claim_half(tables, path, Kind::UNDNAT, now);
-    if claimed != Claim::Held || !path.is_hairpin() {
-        return claimed;
-    }
-    let claimed = claim_half(tables, path, Kind::SNAT, now);
-    if claimed != Claim::Held {
-        release_half(tables, path, Kind::UNDNAT);
-        return claimed;
-    }
-    let claimed = claim_half(tables, path, Kind::UNSNAT, now);
-    if claimed != Claim::Held {
-        release_half(tables, path, Kind::UNDNAT);
-        release_half(tables, path, Kind::SNAT);
-    }
-    claimed
-}
-
-#[inline(never)]
-fn claim_half<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    path: &Path<F>,
-    kind: Kind,
-    now: u32,
-) -> Claim {
-    let key = path.key(kind);
-    let half = path.half(kind, State::NEW, first_proof(path, now), now);
-    match tables.insert(Tier::HalfOpen, &key, &half) {
-        Insert::Refused => Claim::Refused,
+/// Claims the half of `work.kind`: nothing to say if it is held, or taken, or dropped.
+#[inline(always)]
+pub fn claim_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let (path, kind, now) = (&work.path, work.kind, work.event.now);
+    let past = beginning(path, now);
+    let tier = match tables.insert(Tier::HalfOpen, path, kind, past) {
+        Insert::Refused => return Step::drop(Counter::DropTableFull),
         // Asked after the insertion: a flow that is being promoted is in the established tier
         // before it leaves the half-open one, so it is seen in one of the two.
-        Insert::Done => match tables.flow(Tier::Established, &key) {
-            None => Claim::Held,
-            Some(held) if is_over(path.proto(), Tier::Established, held.state(), now) => {
-                tables.remove(Tier::Established, &key);
-                Claim::Held
+        Insert::Done => Tier::Established,
+        Insert::Exists => Tier::HalfOpen,
+    };
+    let there = match tables.half(tier, path, kind) {
+        None => There::Nothing,
+        Some(held) if is_over(path.proto(), tier, held.state(), now) => There::Remains,
+        Some(held) if path.is_half(kind, held) => There::Same,
+        Some(_) => There::Other,
+    };
+    match (tier, there) {
+        (Tier::Established, There::Nothing) | (Tier::HalfOpen, There::Same) => Step::NONE,
+        (Tier::Established, There::Remains) => {
+            tables.remove(Tier::Established, path, kind);
+            Step::NONE
+        }
+        (Tier::HalfOpen, There::Nothing | There::Remains) => {
+            if tables.replace(Tier::HalfOpen, path, kind, past) {
+                Step::NONE
+            } else {
+                Step::drop(Counter::DropTableFull)
             }
-            Some(held) if is_same(held, &half) => {
-                tables.remove(Tier::HalfOpen, &key);
-                Claim::Held
-            }
-            Some(_) => {
-                tables.remove(Tier::HalfOpen, &key);
-                Claim::Taken
-            }
-        },
-        Insert::Exists => match tables.flow(Tier::HalfOpen, &key) {
-            Some(held) if !is_over(path.proto(), Tier::HalfOpen, held.state(), now) => {
-                if is_same(held, &half) {
-                    Claim::Held
-                } else {
-                    Claim::Taken
-                }
-            }
-            _ => {
-                if tables.replace(Tier::HalfOpen, &key, &half) {
-                    Claim::Held
-                } else {
-                    Claim::Refused
-                }
-            }
-        },
+        }
+        (Tier::Established, There::Same) => {
+            tables.remove(Tier::HalfOpen, path, kind);
+            Step::NONE
+        }
+        (Tier::Established, There::Other) => {
+            tables.remove(Tier::HalfOpen, path, kind);
+            Step::TAKEN
+        }
+        (Tier::HalfOpen, There::Other) => Step::TAKEN,
     }
+}
+
+/// What stands where a claim is laid.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum There {
+    /// Nothing, or not any more.
+    Nothing,
+    /// A flow that is over.
+    Remains,
+    /// This very flow: another CPU was faster, or the client's half was lost.
+    Same,
+    /// Another flow.
+    Other,
 }
 
 /// Gives a claim back.
-#[inline(never)]
-fn release<F: Family, T: Tables<F>>(tables: &mut T, path: &Path<F>) {
-    release_half(tables, path, Kind::UNDNAT);
-    if path.is_hairpin() {
-        release_half(tables, path, Kind::SNAT);
-        release_half(tables, path, Kind::UNSNAT);
-    }
-}
-
 #[inline(always)]
-fn release_half<F: Family, T: Tables<F>>(tables: &mut T, path: &Path<F>, kind: Kind) {
-    let key = path.key(kind);
-    tables.remove(Tier::HalfOpen, &key);
+fn release<F: Family, T: Tables<F>>(tables: &mut T, path: &Path<F>) {
+    tables.remove(Tier::HalfOpen, path, Kind::UNDNAT);
+    if path.is_hairpin() {
+        tables.remove(Tier::HalfOpen, path, Kind::SNAT);
+        tables.remove(Tier::HalfOpen, path, Kind::UNSNAT);
+    }
 }
 
 /// Another CPU entered the client's half first: its choice counts.
 #[inline(always)]
-fn follow<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    key: &F::FlowKey,
-    ours: &Path<F>,
-    change: &mut Change<F::Addr>,
-) -> Result<(), Counter> {
-    let Some((_, theirs)) = find(tables, key) else {
-        release(tables, ours);
-        return Err(Counter::DropTableFull);
+fn follow<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let Some((_, theirs)) = find(tables, &work.key) else {
+        release(tables, &work.path);
+        return Step::drop(Counter::DropTableFull);
     };
-    *change = destination_of(theirs);
-    if *change != ours.towards_endpoint() {
-        release(tables, ours);
+    work.change = destination_of(theirs);
+    if work.change != work.path.towards_endpoint() {
+        release(tables, &work.path);
     }
-    Ok(())
+    Step::REWRITE
 }

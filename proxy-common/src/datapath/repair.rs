@@ -1,33 +1,30 @@
 //! Flows of which the table has lost one half, and traffic that is no flow of ours.
 
-use super::flow::Path;
 use super::lifetime;
 use super::open::drawn;
-use super::rewrite::Change;
-use super::tables::{Tables, find, state_of};
-use crate::abi::endpoint::Endpoint;
-use crate::abi::flow::{Flow, FlowKey, Marks};
+use super::tables::{Past, Tables, Touch, find, state_of};
+use super::verdict::Step;
+use super::work::Work;
+use crate::abi::endpoint::Endpoint as _;
+use crate::abi::flow::{Flow as _, FlowKey as _, Marks};
 use crate::abi::{Counter, Family, FlowState, Hook, Kind, State, Tier};
+use crate::net::tcp::Flags;
 
 /// Services with more endpoints than this are not searched for a lost client's half.
 pub const MAX_PROBES: u32 = 64;
 
 /// Rebuilds the client's half of a TCP connection from the half of whichever endpoint has it;
 /// whether there was one.
-#[inline(never)]
-pub fn repair_forward<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    key: &F::FlowKey,
-    now: u32,
-    change: &mut Change<F::Addr>,
-) -> bool {
-    let frontend_key = F::frontend_key(key.dst(), key.dport(), key.proto());
+#[inline(always)]
+pub fn repair_forward<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let key = &work.key;
+    let frontend_key = work.frontend_key();
     let Some(frontend) = tables.frontend(&frontend_key) else {
-        return false;
+        return Step::NONE;
     };
     let n = frontend.inside.count();
     if n > MAX_PROBES {
-        return false;
+        return Step::NONE;
     }
     for index in 0..MAX_PROBES {
         if index >= n {
@@ -56,14 +53,40 @@ pub fn repair_forward<F: Family, T: Tables<F>>(
         if !is_ours || state.marks.state().is_closing() {
             continue;
         }
-        let path = Path::<F>::of_reverse(&reverse, flow);
-        let forward = path.half(Kind::DNAT, state.marks.state(), state.proof, now);
-        tables.insert(tier, key, &forward);
+        work.path.read_reverse(&reverse, flow);
+        tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
         tables.count(Counter::Repaired);
-        *change = path.towards_endpoint();
-        return true;
+        work.change = work.path.towards_endpoint();
+        return Step::REWRITE;
     }
-    false
+    Step::NONE
+}
+
+/// What a half tells of its partner.
+#[inline(always)]
+const fn past(half: &FlowState, now: u32) -> Past {
+    Past {
+        state: half.marks.state(),
+        proof: half.proof,
+        now,
+    }
+}
+
+/// The note that packets with this key are direct traffic.
+#[inline(always)]
+pub fn direct<F: Family>(key: &F::FlowKey, now: u32) -> F::Flow {
+    let state = FlowState {
+        new_sport: key.sport(),
+        new_dport: key.dport(),
+        service: 0,
+        endpoint: 0,
+        generation: 0,
+        last_seen: now,
+        proof: 0,
+        marks: Marks::new(Kind::PASS, State::NEW),
+        reserved: 0,
+    };
+    F::Flow::new(key.src(), key.dst(), state)
 }
 
 /// Rebuilds the endpoint's half of a flow from the client's, by way of the endpoint's frontends;
@@ -72,18 +95,14 @@ pub fn repair_forward<F: Family, T: Tables<F>>(
 /// An endpoint's packet that belongs to no flow is direct traffic. It is noted as such, so that
 /// only its first packet pays for the search. The note stays in the half-open tier, where it can
 /// push out nothing but openings.
-#[inline(never)]
-pub fn repair_reply<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    key: &F::FlowKey,
-    now: u32,
-    change: &mut Change<F::Addr>,
-) -> bool {
+#[inline(always)]
+pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let key = &work.key;
     let endpoint = F::endpoint_key(key.src(), key.sport(), key.proto());
     for index in 0..crate::abi::endpoint::FRONTENDS_PER_ENDPOINT {
         let Some((vip, vip_port)) = tables.frontend_of(&endpoint, index) else {
             if index == 0 {
-                return false;
+                return Step::PASS;
             }
             break;
         };
@@ -106,31 +125,15 @@ pub fn repair_reply<F: Family, T: Tables<F>>(
         if !is_ours || state_of(flow).is_closing() {
             continue;
         }
-        let path = Path::<F>::of_forward(&forward, flow);
-        let reverse = path.half(Kind::UNDNAT, state.marks.state(), state.proof, now);
-        tables.insert(tier, key, &reverse);
+        work.path.read_forward(&forward, flow);
+        tables.insert(tier, &work.path, Kind::UNDNAT, past(&state, work.event.now));
         tables.count(Counter::Repaired);
-        *change = path.towards_client();
-        return true;
+        work.change = work.path.towards_client();
+        return Step::REWRITE;
     }
-    let direct = F::Flow::new(
-        key.src(),
-        key.dst(),
-        FlowState {
-            new_sport: key.sport(),
-            new_dport: key.dport(),
-            service: 0,
-            endpoint: 0,
-            generation: 0,
-            last_seen: now,
-            proof: 0,
-            marks: Marks::new(Kind::PASS, State::NEW),
-            reserved: 0,
-        },
-    );
-    tables.insert(Tier::HalfOpen, key, &direct);
+    tables.insert_direct(key, work.event.now);
     tables.count(Counter::Direct);
-    false
+    Step::PASS
 }
 
 /// Notes the time on direct traffic, and its end.
@@ -138,16 +141,23 @@ pub fn repair_reply<F: Family, T: Tables<F>>(
 pub fn note_direct<F: Family, T: Tables<F>>(
     tables: &mut T,
     tier: Tier,
-    key: &F::FlowKey,
-    (last_seen, ended): (u32, bool),
-    now: u32,
+    work: &Work<F>,
+    last_seen: u32,
 ) {
-    let set = if ended {
-        State::FIN_CLIENT.with(State::FIN_ENDPOINT)
-    } else {
-        State::NEW
-    };
-    if ended || lifetime::is_stale(true, last_seen, now) {
-        tables.touch(tier, key, set, State::NEW, now);
+    let event = work.event;
+    let ended = event.flags.any(Flags::FIN.with(Flags::RST));
+    if !ended && !lifetime::is_stale(event.is_tcp, last_seen, event.now) {
+        return;
     }
+    let touch = Touch {
+        set: if ended {
+            State::FIN_CLIENT.with(State::FIN_ENDPOINT)
+        } else {
+            State::NEW
+        },
+        clear: State::NEW,
+        proof: 0,
+        now: event.now,
+    };
+    tables.touch_direct(tier, &work.key, touch);
 }

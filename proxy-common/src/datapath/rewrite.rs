@@ -1,7 +1,8 @@
 //! Other addresses and ports for a packet.
 
-use super::header::{Network, Transport, Wire};
+use super::header::{Checksum, Wire};
 use super::packet::Packet;
+use crate::abi::flow::FlowKey as _;
 use crate::net::Port;
 
 /// Which address of a packet is replaced.
@@ -24,40 +25,45 @@ pub struct Change<A> {
     pub dport: Port,
 }
 
-/// Applies a change; `None` if the kernel refused, the packet may then be half rewritten and must
-/// be dropped.
+/// Where the headers of a packet stand.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Offset of the network header, in bytes.
+    pub network: usize,
+    /// Offset of the transport header, in bytes.
+    pub transport: usize,
+    /// The transport checksum.
+    pub checksum: Checksum,
+}
+
+/// Applies a change to a packet with `key`; `None` if the kernel refused, the packet may then be
+/// half rewritten and must be dropped.
 #[inline(always)]
 pub fn rewrite<F: Wire, P: Packet>(
     packet: &mut P,
-    network: &Network<F>,
-    transport: &Transport,
+    place: &Place,
+    key: &F::FlowKey,
     side: Side,
     change: &Change<F::Addr>,
 ) -> Option<()> {
     let (offset, from) = match side {
-        Side::Source => (network.offset + F::SRC, network.src),
-        Side::Destination => (network.offset + F::DST, network.dst),
+        Side::Source => (place.network + F::SRC, key.src()),
+        Side::Destination => (place.network + F::DST, key.dst()),
     };
-    F::fix_checksums(
-        packet,
-        network.offset,
-        transport.checksum,
-        from,
-        change.addr,
-    )?;
+    F::fix_checksums(packet, place.network, place.checksum, from, change.addr)?;
     packet.store(offset, change.addr)?;
     port(
         packet,
-        network.payload,
-        transport,
-        transport.sport,
+        place.transport,
+        place.checksum,
+        key.sport(),
         change.sport,
     )?;
     port(
         packet,
-        network.payload + 2,
-        transport,
-        transport.dport,
+        place.transport + 2,
+        place.checksum,
+        key.dport(),
         change.dport,
     )
 }
@@ -66,14 +72,13 @@ pub fn rewrite<F: Wire, P: Packet>(
 fn port<P: Packet>(
     packet: &mut P,
     offset: usize,
-    transport: &Transport,
+    checksum: Checksum,
     from: Port,
     to: Port,
 ) -> Option<()> {
     if from == to {
         return Some(());
     }
-    let checksum = transport.checksum;
     packet.fix_checksum_port(checksum.offset, from, to, checksum.optional)?;
     packet.store(offset, to)
 }

@@ -1,7 +1,10 @@
 //! What the data path needs of the maps.
 
+use super::flow::Path;
+use super::verdict::Step;
+use super::work::{Part, Work};
 use crate::abi::flow::Flow;
-use crate::abi::{Counter, Family, Frontend, Slot, State, Tier};
+use crate::abi::{Counter, Family, Frontend, Kind, Slot, State, Tier};
 use crate::net::Port;
 
 /// How an insertion of a new key ended.
@@ -13,6 +16,30 @@ pub enum Insert {
     Exists,
     /// The map had no room, or could not make any at this moment.
     Refused,
+}
+
+/// What a flow has been through when a half is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Past {
+    /// Its state.
+    pub state: State,
+    /// The proof that its endpoint or its age gives, see [`crate::abi::FlowState::proof`].
+    pub proof: u32,
+    /// The time, in seconds.
+    pub now: u32,
+}
+
+/// A change of a half in place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Touch {
+    /// State bits to set.
+    pub set: State,
+    /// State bits to clear.
+    pub clear: State,
+    /// A new proof; 0 leaves the old one.
+    pub proof: u32,
+    /// The time, in seconds.
+    pub now: u32,
 }
 
 /// The maps of one family, and the few things from outside that a decision depends on.
@@ -30,18 +57,25 @@ pub trait Tables<F: Family> {
     /// The `index`th frontend of the endpoint at this key.
     fn frontend_of(&self, key: &F::EndpointKey, index: usize) -> Option<(F::Addr, Port)>;
 
-    /// A flow half. The reference must not be used after the map has changed.
+    /// The flow half at a key. The reference must not be used after the map has changed.
     fn flow(&self, tier: Tier, key: &F::FlowKey) -> Option<&F::Flow>;
-    /// Inserts a flow half under a key that must be new.
-    fn insert(&mut self, tier: Tier, key: &F::FlowKey, flow: &F::Flow) -> Insert;
-    /// Puts a flow half in place of whatever is there, as one whole element.
-    fn replace(&mut self, tier: Tier, key: &F::FlowKey, flow: &F::Flow) -> bool;
-    /// Removes a flow half.
-    fn remove(&mut self, tier: Tier, key: &F::FlowKey);
-    /// Sets and clears state bits and notes the time, in place; `false` if there is no such half.
-    fn touch(&mut self, tier: Tier, key: &F::FlowKey, set: State, clear: State, now: u32) -> bool;
-    /// Writes the endpoint's proof into a half, in place.
-    fn prove(&mut self, tier: Tier, key: &F::FlowKey, proof: u32);
+    /// One half of a flow.
+    fn half(&self, tier: Tier, path: &Path<F>, kind: Kind) -> Option<&F::Flow>;
+    /// Inserts one half of a flow under a key that must be new.
+    fn insert(&mut self, tier: Tier, path: &Path<F>, kind: Kind, past: Past) -> Insert;
+    /// Puts one half of a flow in place of whatever is there, as one whole element.
+    fn replace(&mut self, tier: Tier, path: &Path<F>, kind: Kind, past: Past) -> bool;
+    /// Removes one half of a flow.
+    fn remove(&mut self, tier: Tier, path: &Path<F>, kind: Kind);
+    /// Applies `touch` to one half of a flow, in place; `false` if there is no such half.
+    fn touch(&mut self, tier: Tier, path: &Path<F>, kind: Kind, touch: Touch) -> bool;
+    /// Notes packets with this key as direct traffic, unless they are known.
+    fn insert_direct(&mut self, key: &F::FlowKey, now: u32) -> Insert;
+    /// Applies `touch` to noted direct traffic.
+    fn touch_direct(&mut self, tier: Tier, key: &F::FlowKey, touch: Touch) -> bool;
+
+    /// Runs a slow part; see [`super::work`].
+    fn part(&mut self, part: Part, work: &mut Work<F>) -> Step;
 
     /// Draws one of `n`, `n` > 0, by the lottery.
     fn pick(&mut self, n: u32) -> u32;

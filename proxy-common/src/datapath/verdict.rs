@@ -13,18 +13,46 @@ pub enum Verdict {
     Drop(Counter),
 }
 
-/// What is to be done with a packet.
-///
-/// One word, because the BPF target returns nothing larger from a function that stays a call; the
-/// new addresses go by way of a [`super::rewrite::Change`] that the caller holds.
+/// What is to be done with a packet, in one word: the BPF target returns nothing larger from a
+/// function that stays a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Rewrite it.
-    Rewrite,
-    /// Leave it alone.
-    Pass,
-    /// Drop it.
-    Drop(Counter),
-}
+pub struct Step(u32);
 
-const _: () = assert!(size_of::<Step>() == 4);
+impl Step {
+    /// Rewrite it.
+    pub const REWRITE: Self = Self(0);
+    /// Leave it alone.
+    pub const PASS: Self = Self(1);
+    /// The part that was asked has nothing to say.
+    pub const NONE: Self = Self(2);
+
+    /// It opens a flow.
+    pub const OPEN: Self = Self(3);
+
+    /// Somebody else's flow stands where this one would.
+    pub const TAKEN: Self = Self(4);
+
+    /// Drop it, for this reason.
+    #[inline(always)]
+    pub const fn drop(reason: Counter) -> Self {
+        Self(reason as u32 + 5)
+    }
+
+    /// The reason to drop, if this says so.
+    #[inline(always)]
+    pub const fn dropped(self) -> Option<Counter> {
+        Counter::from_index(self.0.wrapping_sub(5))
+    }
+
+    /// The word, to be returned by a global function.
+    #[inline(always)]
+    pub const fn word(self) -> u32 {
+        self.0
+    }
+
+    /// The step that a global function returned.
+    #[inline(always)]
+    pub const fn of_word(word: u32) -> Self {
+        Self(word)
+    }
+}

@@ -1,0 +1,57 @@
+//! The slow parts as global functions: see [`proxy_common::datapath::work`].
+//!
+//! The kernel verifies each of them once, with nothing known but its own code, so that a caller
+//! costs no more for it than a call.
+
+use proxy_common::abi::{V4, V6};
+use proxy_common::datapath::verdict::Step;
+use proxy_common::datapath::work::{self, Part};
+
+use crate::scratch;
+use crate::tables::Maps;
+
+macro_rules! parts {
+    ($module:ident, $family:ty, $($name:ident $symbol:literal $part:ident,)*) => {
+        pub(crate) mod $module {
+            use super::*;
+
+            $(
+                #[unsafe(export_name = $symbol)]
+                #[inline(never)]
+                pub(crate) extern "C" fn $name() -> u32 {
+                    let Some(work) = scratch::work::<$family>() else {
+                        return Step::PASS.word();
+                    };
+                    work::run(&mut Maps, Part::$part, work).word()
+                }
+            )*
+        }
+    };
+}
+
+parts!(
+    v4, V4,
+    miss "miss4" Miss,
+    renew "renew4" Renew,
+    note "note4" Note,
+    repair_reply "repair_reply4" RepairReply,
+    repair_forward "repair_forward4" RepairForward,
+    choose "choose4" Choose,
+    claim "claim4" Claim,
+    claim_half "claim_half4" ClaimHalf,
+    enter "enter4" Enter,
+    note_half "note_half4" NoteHalf,
+);
+parts!(
+    v6, V6,
+    miss "miss6" Miss,
+    renew "renew6" Renew,
+    note "note6" Note,
+    repair_reply "repair_reply6" RepairReply,
+    repair_forward "repair_forward6" RepairForward,
+    choose "choose6" Choose,
+    claim "claim6" Claim,
+    claim_half "claim_half6" ClaimHalf,
+    enter "enter6" Enter,
+    note_half "note_half6" NoteHalf,
+);

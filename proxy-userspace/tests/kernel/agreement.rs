@@ -1,0 +1,172 @@
+//! Kernel and host say the same of every packet, and leave the same tables behind.
+
+use proxy_common::abi::{Settings, Tier, V4, V6};
+use proxy_common::datapath::memory::{MemoryPacket, MemoryRoom, MemoryTables};
+use proxy_common::datapath::{Verdict, egress, ingress};
+use proxy_common::net::{Proto, eth};
+
+use crate::generate::Packets;
+use crate::object::{Object, Run};
+use crate::world::{World, endpoint_addr, vip};
+use crate::{is_long, is_root};
+
+/// Two families, both protocols, sets of 0, 1, 2, 3, 10, 14 endpoints, endpoints shared by
+/// Services; time and draws as the test sets them.
+pub(crate) fn mixed_world(cascade_limit: u32) -> World {
+    let mut settings = Settings::with_hz(250);
+    settings.test_sources = 1;
+    settings.cascade_limit = cascade_limit;
+    let mut world = World::new(settings);
+    for is_v6 in [false, true] {
+        for (n, count) in [(1, 1), (2, 2), (3, 3), (4, 10), (5, 14), (6, 0)] {
+            let endpoints = |port| {
+                (1..=count)
+                    .map(|id| (endpoint_addr(is_v6, id), port))
+                    .collect::<Vec<_>>()
+            };
+            world.service((vip(is_v6, n), 80), Proto::TCP, &endpoints(8080));
+            world.service((vip(is_v6, n), 53), Proto::UDP, &endpoints(5353));
+            world.service((vip(is_v6, n), 53), Proto::TCP, &endpoints(5353));
+        }
+    }
+    world
+}
+
+/// What the host makes of a packet.
+fn on_host(tables: &mut MemoryTables, name: &str, bytes: &[u8]) -> Run {
+    let mut packet = if name.ends_with("_l3") {
+        MemoryPacket::bare(bytes)
+    } else {
+        MemoryPacket::frame(bytes).seen_by([0; 6])
+    };
+    let room = &mut MemoryRoom::default();
+    let verdict = match name {
+        "tc_in" => ingress(&mut packet, tables, room, eth::LEN),
+        "tc_eg" => egress(&mut packet, tables, room, eth::LEN),
+        "tc_in_l3" => ingress(&mut packet, tables, room, 0),
+        _ => egress(&mut packet, tables, room, 0),
+    };
+    Run {
+        action: if matches!(verdict, Verdict::Drop(_)) {
+            2
+        } else {
+            -1
+        },
+        bytes: packet.bytes().to_vec(),
+    }
+}
+
+fn assert_same_tables(object: &mut Object, tables: &MemoryTables) {
+    assert_eq!(tables.counters, object.counters());
+    for tier in [Tier::Established, Tier::HalfOpen] {
+        assert_eq!(*tables.v4.tier(tier), object.flows::<V4>(tier), "{tier:?}");
+        assert_eq!(*tables.v6.tier(tier), object.flows::<V6>(tier), "{tier:?}");
+    }
+}
+
+/// Returns how many packets were refused by the kernel's test run, passed, rewritten and dropped.
+fn compare(seed: u64, count: u32, cascade_limit: u32) -> [u32; 4] {
+    let mut world = mixed_world(cascade_limit);
+    let tables = &mut world.tables;
+    let mut object = Object::load(tables.settings);
+    object.write(tables);
+    object.set_sources(tables.now, tables.random.0);
+    let mut packets = Packets::new(seed);
+    let mut tally = [0; 4];
+    for round in 0..count {
+        let (bytes, name) = packets.frame();
+        if packets.below(100) == 0 {
+            // Time passes: seconds mostly, now and then beyond every timeout.
+            tables.now += if packets.below(20) == 0 {
+                130
+            } else {
+                packets.below(5)
+            };
+            object.set_sources(tables.now, tables.random.0);
+        }
+        if packets.below(500) == 0 {
+            move_an_endpoint(&mut packets, &mut object, tables);
+        }
+        let Ok(kernel) = object.run(name, &bytes) else {
+            tally[0] += 1;
+            continue;
+        };
+        let host = on_host(tables, name, &bytes);
+        assert_eq!(
+            host, kernel,
+            "packet {round} of seed {seed:#x} at {name}: {bytes:02x?}"
+        );
+        match (kernel.action, kernel.bytes == bytes) {
+            (2, _) => tally[3] += 1,
+            (_, true) => tally[1] += 1,
+            (_, false) => tally[2] += 1,
+        }
+        if round % 10_000 == 0 {
+            assert_same_tables(&mut object, tables);
+        }
+    }
+    assert_eq!(tables.random.0, object.random());
+    assert_same_tables(&mut object, tables);
+    tally
+}
+
+/// Raises the generation of one endpoint, as when its slot changes hands.
+fn move_an_endpoint(packets: &mut Packets, object: &mut Object, tables: &mut MemoryTables) {
+    let id = 1 + packets.below(40);
+    if let Some(endpoint) = tables.v4.endpoints.get_mut(&id) {
+        endpoint.generation += 1;
+    }
+    if let Some(endpoint) = tables.v6.endpoints.get_mut(&id) {
+        endpoint.generation += 1;
+    }
+    object.write(tables);
+}
+
+#[test]
+fn a_hundred_thousand_random_packets_fare_alike_on_host_and_kernel() {
+    if !is_root() {
+        return;
+    }
+    let count = if is_long() { 1_000_000 } else { 100_000 };
+    // The two limits send every set through the single draw and through the cascade.
+    for (seed, limit) in [(0x5eed_0001, 16), (0x5eed_0002, 2)] {
+        let [refused, passed, rewritten, dropped] = compare(seed, count / 2, limit);
+        println!(
+            "limit {limit}: {refused} refused by the test run, {passed} passed, {rewritten} rewritten, {dropped} dropped"
+        );
+        // A comparison of packets that are all left alone would show nothing.
+        assert!(rewritten > count / 10, "{rewritten}");
+        assert!(dropped > count / 200, "{dropped}");
+    }
+}
+
+#[test]
+fn packets_without_a_mac_header_fare_as_those_with_one() {
+    if !is_root() {
+        return;
+    }
+    // The kernel's test run knows Ethernet frames only, so the host stands in for the device: the
+    // programs with and without MAC header are one function, called with another offset.
+    let mut world = mixed_world(16);
+    let mut bare = world.tables.clone();
+    let mut packets = Packets::new(0x5eed_0003);
+    let mut rewritten = 0;
+    for _ in 0..20_000 {
+        let (mut frame, name) = packets.frame();
+        if frame.len() < 15 || frame[..6] != [0; 6] {
+            continue;
+        }
+        // A bare packet's protocol is in its first nibble; frames that lie about it are left out.
+        let protocol = [frame[12], frame[13]];
+        if !matches!((protocol, frame[14] >> 4), ([8, 0], 4) | ([0x86, 0xdd], 6)) {
+            continue;
+        }
+        let with = on_host(&mut world.tables, name, &frame);
+        let payload = frame.split_off(14);
+        let without = on_host(&mut bare, &format!("{name}_l3"), &payload);
+        assert_eq!(with.action, without.action);
+        assert_eq!(with.bytes[14..], without.bytes);
+        rewritten += u32::from(without.bytes != payload);
+    }
+    assert!(rewritten > 2_000, "{rewritten}");
+}

@@ -1,0 +1,1 @@
+//! What the programs need from whoever loads them.

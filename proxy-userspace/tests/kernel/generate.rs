@@ -1,0 +1,195 @@
+//! Random packets, built by an independent library so that our header code is not held against
+//! itself; SCTP by hand, which that library does not build.
+
+use std::net::IpAddr;
+
+use etherparse::PacketBuilder;
+use proxy_common::lottery::{Random as _, XorShift, below};
+
+use crate::world::{client_addr, endpoint_addr, vip};
+
+/// An address and a port.
+type Peer = (IpAddr, u16);
+
+/// A source of packets.
+pub(crate) struct Packets {
+    random: XorShift,
+}
+
+/// Addresses and ports that the packets are made of, few enough that flows meet again.
+const CLIENTS: u32 = 3;
+const ENDPOINTS: u32 = 14;
+const VIPS: u32 = 7;
+
+impl Packets {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self {
+            random: XorShift(seed),
+        }
+    }
+
+    pub(crate) fn below(&mut self, n: u32) -> u32 {
+        below(&mut self.random, n)
+    }
+
+    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u32) as usize]
+    }
+
+    /// An address that may or may not be a client's, an endpoint's or a Service's.
+    fn addr(&mut self, is_v6: bool) -> IpAddr {
+        match self.below(4) {
+            0 => client_addr(is_v6, 1 + self.below(CLIENTS)),
+            1 => endpoint_addr(is_v6, 1 + self.below(ENDPOINTS)),
+            2 => vip(is_v6, 1 + self.below(VIPS)),
+            // Ours would be in ranges of its own.
+            _ => vip(is_v6, 200 + self.below(50)),
+        }
+    }
+
+    /// Source, destination and hook, mostly such as occur in life.
+    fn pair(&mut self, is_v6: bool) -> (Peer, Peer, &'static str) {
+        let client_port = 40_000 + self.below(4) as u16;
+        // A reply to a rewritten source port, now and then.
+        let reply_port = if self.below(8) == 0 {
+            61_000 + self.below(4_536) as u16
+        } else {
+            client_port
+        };
+        let (vip_port, endpoint_port) = (self.one_of(&[80, 53]), self.one_of(&[8080, 5353]));
+        let client = match self.below(4) {
+            0 => endpoint_addr(is_v6, 1 + self.below(ENDPOINTS)),
+            _ => client_addr(is_v6, 1 + self.below(CLIENTS)),
+        };
+        match self.below(10) {
+            0..5 => (
+                (client, client_port),
+                (vip(is_v6, 1 + self.below(VIPS)), vip_port),
+                "tc_in",
+            ),
+            5..8 => (
+                (
+                    endpoint_addr(is_v6, 1 + self.below(ENDPOINTS)),
+                    endpoint_port,
+                ),
+                (client, reply_port),
+                "tc_eg",
+            ),
+            // The way back of a hairpin, and its way out.
+            8 if self.below(2) == 0 => (
+                (
+                    endpoint_addr(is_v6, 1 + self.below(ENDPOINTS)),
+                    endpoint_port,
+                ),
+                (vip(is_v6, 1 + self.below(VIPS)), reply_port),
+                "tc_in",
+            ),
+            8 => {
+                let addr = endpoint_addr(is_v6, 1 + self.below(ENDPOINTS));
+                ((addr, client_port), (addr, endpoint_port), "tc_eg")
+            }
+            _ => (
+                (self.addr(is_v6), self.below(65_536) as u16),
+                (self.addr(is_v6), self.below(65_536) as u16),
+                self.one_of(&["tc_in", "tc_eg"]),
+            ),
+        }
+    }
+
+    /// An Ethernet frame, now and then mutilated, and the program that is to see it.
+    pub(crate) fn frame(&mut self) -> (Vec<u8>, &'static str) {
+        let is_v6 = self.below(2) == 0;
+        let (src, dst, program) = self.pair(is_v6);
+        // The test device's address is all zeros; another one makes the frame somebody else's.
+        let mac = if self.below(50) == 0 { 2 } else { 0 };
+        let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 9], [mac, 0, 0, 0, 0, 0]);
+        let builder = match (src.0, dst.0) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => builder.ipv4(src.octets(), dst.octets(), 64),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => builder.ipv6(src.octets(), dst.octets(), 64),
+            _ => unreachable!("both addresses are of one family"),
+        };
+        let payload = vec![0x5a; self.below(64) as usize];
+        let mut bytes = Vec::new();
+        match self.below(20) {
+            0..9 => {
+                let mut tcp = builder.tcp(src.1, dst.1, self.random.draw(), 64_000);
+                match self.below(8) {
+                    0..3 => tcp = tcp.syn(),
+                    3 => tcp = tcp.syn().ack(self.random.draw()),
+                    4 => tcp = tcp.fin().ack(self.random.draw()),
+                    5 => tcp = tcp.rst(),
+                    _ => tcp = tcp.ack(self.random.draw()),
+                }
+                tcp.write(&mut bytes, &payload).unwrap();
+            }
+            9..17 => builder
+                .udp(src.1, dst.1)
+                .write(&mut bytes, &payload)
+                .unwrap(),
+            17 => {
+                // Built as UDP over the same bytes, then named SCTP.
+                builder
+                    .udp(src.1, dst.1)
+                    .write(&mut bytes, &payload)
+                    .unwrap();
+                let at = bytes.len() - payload.len() - 8;
+                bytes.truncate(at);
+                bytes.extend(sctp(src.1, dst.1, &payload));
+                bytes[if is_v6 { 20 } else { 23 }] = 132;
+            }
+            18 => {
+                builder
+                    .udp(src.1, dst.1)
+                    .write(&mut bytes, &payload)
+                    .unwrap();
+                bytes[if is_v6 { 20 } else { 23 }] = self.below(256) as u8;
+            }
+            _ if is_v6 => builder
+                .icmpv6_echo_request(1, 2)
+                .write(&mut bytes, &payload)
+                .unwrap(),
+            _ => builder
+                .icmpv4_echo_request(1, 2)
+                .write(&mut bytes, &payload)
+                .unwrap(),
+        }
+        self.mutilate(&mut bytes);
+        (bytes, program)
+    }
+
+    /// Damages one packet in six: cut short, a bit flipped, options added, checksum zeroed.
+    fn mutilate(&mut self, bytes: &mut Vec<u8>) {
+        match self.below(36) {
+            0 => {
+                let len = 14 + self.below(bytes.len() as u32 - 14) as usize;
+                bytes.truncate(len);
+            }
+            1 | 2 => {
+                let at = self.below(bytes.len() as u32) as usize;
+                bytes[at] ^= 1 << self.below(8);
+            }
+            // Fragments, first and later, and other header lengths.
+            3 if bytes.len() > 34 => {
+                bytes[20] = self.one_of(&[0x20, 0x00, 0x3f]);
+                bytes[21] = self.below(3) as u8;
+            }
+            4 if bytes.len() > 34 => bytes[14] = 0x40 | self.below(16) as u8,
+            // UDP over IPv4 without a checksum.
+            5 if bytes.len() > 42 => bytes[40..42].fill(0),
+            _ => {}
+        }
+    }
+}
+
+/// An SCTP packet with one DATA chunk; its CRC32c is left to the device.
+fn sctp(sport: u16, dport: u16, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend(sport.to_be_bytes());
+    bytes.extend(dport.to_be_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend([0, 3]);
+    bytes.extend((16 + payload.len() as u16).to_be_bytes());
+    bytes.extend([0; 12]);
+    bytes.extend(payload);
+    bytes
+}

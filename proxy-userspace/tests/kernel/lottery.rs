@@ -1,0 +1,96 @@
+//! The lottery as the kernel draws it, from its own generator.
+
+use std::net::IpAddr;
+
+use etherparse::PacketBuilder;
+use proxy_common::abi::Settings;
+use proxy_common::net::Proto;
+use statrs::distribution::{ChiSquared, ContinuousCDF as _};
+
+use crate::is_root;
+use crate::object::Object;
+use crate::world::{World, endpoint_addr, vip};
+
+/// The probability that fair draws are spread as unevenly as these or more so.
+fn p_value(counts: &[u64]) -> f64 {
+    let total: u64 = counts.iter().sum();
+    let expected = total as f64 / counts.len() as f64;
+    let chi: f64 = counts
+        .iter()
+        .map(|count| (*count as f64 - expected).powi(2) / expected)
+        .sum();
+    ChiSquared::new(counts.len() as f64 - 1.0).unwrap().sf(chi)
+}
+
+/// Opens `draws` UDP flows from as many client ports and addresses, and returns where they went.
+fn draw(object: &mut Object, n: u32, draws: u32) -> Vec<u64> {
+    let IpAddr::V4(vip) = vip(false, 1) else {
+        unreachable!("asked for IPv4")
+    };
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2([2, 0, 0, 0, 0, 9], [0; 6])
+        .ipv4([10, 0, 0, 0], vip.octets(), 64)
+        .udp(0, 53)
+        .write(&mut frame, &[0; 8])
+        .unwrap();
+    let before = object.picks(false, n + 1);
+    for draw in 0..draws {
+        // 10.(draw / 2^16).x.x and a fixed port: every packet is the first of a flow. Checksums
+        // need not be right for that.
+        frame[27..30].copy_from_slice(&draw.to_be_bytes()[1..]);
+        frame[26] = 10 + (draw >> 24) as u8;
+        frame[34..36].copy_from_slice(&40_000u16.to_be_bytes());
+        let run = object.run("tc_in", &frame).unwrap();
+        assert_eq!(-1, run.action);
+    }
+    let after = object.picks(false, n + 1);
+    // Element 0 of the endpoint array is not used.
+    after[1..]
+        .iter()
+        .zip(&before[1..])
+        .map(|(a, b)| a - b)
+        .collect()
+}
+
+#[test]
+fn a_million_kernel_draws_are_spread_evenly_for_every_size_of_set() {
+    if !is_root() {
+        return;
+    }
+    for n in [2u32, 3, 10, 16, 17, 100, 1000] {
+        let mut world = World::new(Settings::with_hz(250));
+        let endpoints: Vec<_> = (1..=n).map(|id| (endpoint_addr(false, id), 5353)).collect();
+        world.service((vip(false, 1), 53), Proto::UDP, &endpoints);
+        let mut object = Object::load(world.tables.settings);
+        object.write(&world.tables);
+        let counts = draw(&mut object, n, 1_000_000);
+        assert_eq!(
+            1_000_000,
+            counts.iter().sum::<u64>(),
+            "every flow was drawn once"
+        );
+        let p = p_value(&counts);
+        println!("n {n}: p {p:.4}");
+        // Seven tests a run: a fair lottery fails once in some 140,000 runs.
+        assert!(p > 1e-6, "n {n}: p {p}, {counts:?}");
+    }
+}
+
+#[test]
+fn the_literal_cascade_is_as_even_at_its_highest_limit() {
+    if !is_root() {
+        return;
+    }
+    let n = 1000;
+    let mut settings = Settings::with_hz(250);
+    settings.cascade_limit = Settings::MAX_CASCADE_LIMIT;
+    let mut world = World::new(settings);
+    let endpoints: Vec<_> = (1..=n).map(|id| (endpoint_addr(false, id), 5353)).collect();
+    world.service((vip(false, 1), 53), Proto::UDP, &endpoints);
+    let mut object = Object::load(world.tables.settings);
+    object.write(&world.tables);
+    let counts = draw(&mut object, n, 200_000);
+    let p = p_value(&counts);
+    println!("n {n}, literal: p {p:.4}");
+    assert!(p > 1e-6, "p {p}");
+}

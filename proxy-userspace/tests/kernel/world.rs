@@ -1,0 +1,173 @@
+//! Services and endpoints for tests, in the memory form of the maps.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use proxy_common::abi::bits::bit_of;
+use proxy_common::abi::{
+    Endpoint4, Endpoint6, EndpointFlags, EndpointSet, Family, Frontend, FrontendFlags, Frontends4,
+    Frontends6, Settings, Slot, V4, V6,
+};
+use proxy_common::datapath::memory::MemoryTables;
+use proxy_common::net::{Address, Port, Proto};
+
+/// Builds the tables of a few Services.
+pub(crate) struct World {
+    pub(crate) tables: MemoryTables,
+    next_service: u32,
+    next_endpoint: u32,
+}
+
+fn set_bit<A: Address>(words: &mut [u64], addr: A) {
+    let (word, mask) = bit_of(addr);
+    words[word as usize] |= mask;
+}
+
+impl World {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            tables: MemoryTables::new(settings),
+            next_service: 1,
+            next_endpoint: 1,
+        }
+    }
+
+    /// Adds a service port with these endpoints and returns its number.
+    pub(crate) fn service(
+        &mut self,
+        vip: (IpAddr, u16),
+        proto: Proto,
+        endpoints: &[(IpAddr, u16)],
+    ) -> u32 {
+        let service = self.next_service;
+        self.next_service += 1;
+        let base = self.tables.sets.len() as u32;
+        for (addr, port) in endpoints {
+            let id = self.next_endpoint;
+            self.next_endpoint += 1;
+            self.tables.sets.push(Slot {
+                endpoint: id,
+                service,
+            });
+            self.endpoint(id, service, *addr, *port);
+            self.reverse(vip, proto, *addr, *port);
+        }
+        let set = EndpointSet::new(base, endpoints.len() as u32);
+        let frontend = Frontend {
+            inside: set,
+            outside: set,
+            service,
+            flags: FrontendFlags::NONE,
+            affinity_timeout: 0,
+            reserved: [0; 5],
+        };
+        let port = Port::new(vip.1);
+        match vip.0 {
+            IpAddr::V4(addr) => {
+                set_bit(
+                    &mut self.tables.frontend_bits,
+                    proxy_common::net::Ip4::from(addr),
+                );
+                let key = V4::frontend_key(addr.into(), port, proto);
+                self.tables.v4.frontends.insert(key, frontend);
+            }
+            IpAddr::V6(addr) => {
+                set_bit(
+                    &mut self.tables.frontend_bits,
+                    proxy_common::net::Ip6::from(addr),
+                );
+                let key = V6::frontend_key(addr.into(), port, proto);
+                self.tables.v6.frontends.insert(key, frontend);
+            }
+        }
+        service
+    }
+
+    fn endpoint(&mut self, id: u32, service: u32, addr: IpAddr, port: u16) {
+        let port = Port::new(port);
+        match addr {
+            IpAddr::V4(addr) => {
+                set_bit(
+                    &mut self.tables.endpoint_bits,
+                    proxy_common::net::Ip4::from(addr),
+                );
+                self.tables.v4.endpoints.insert(
+                    id,
+                    Endpoint4 {
+                        addr: addr.into(),
+                        port,
+                        flags: EndpointFlags::ALIVE,
+                        pad: 0,
+                        generation: 1,
+                        service,
+                    },
+                );
+            }
+            IpAddr::V6(addr) => {
+                set_bit(
+                    &mut self.tables.endpoint_bits,
+                    proxy_common::net::Ip6::from(addr),
+                );
+                self.tables.v6.endpoints.insert(
+                    id,
+                    Endpoint6 {
+                        addr: addr.into(),
+                        port,
+                        flags: EndpointFlags::ALIVE,
+                        pad: 0,
+                        generation: 1,
+                        service,
+                        pad2: 0,
+                    },
+                );
+            }
+        }
+    }
+
+    fn reverse(&mut self, vip: (IpAddr, u16), proto: Proto, addr: IpAddr, port: u16) {
+        let (port, vip_port) = (Port::new(port), Port::new(vip.1));
+        match (vip.0, addr) {
+            (IpAddr::V4(vip), IpAddr::V4(addr)) => {
+                let key = V4::endpoint_key(addr.into(), port, proto);
+                let known = self.tables.v4.reverse.get(&key).copied();
+                let doors = (0..8).filter_map(|index| known.as_ref()?.at(index));
+                let doors = doors.chain([(vip.into(), vip_port)]).collect::<Vec<_>>();
+                self.tables.v4.reverse.insert(key, Frontends4::new(doors));
+            }
+            (IpAddr::V6(vip), IpAddr::V6(addr)) => {
+                let key = V6::endpoint_key(addr.into(), port, proto);
+                let known = self.tables.v6.reverse.get(&key).copied();
+                let doors = (0..8).filter_map(|index| known.as_ref()?.at(index));
+                let doors = doors.chain([(vip.into(), vip_port)]).collect::<Vec<_>>();
+                self.tables.v6.reverse.insert(key, Frontends6::new(doors));
+            }
+            _ => panic!("a frontend and its endpoints are of one family"),
+        }
+    }
+}
+
+/// The `n`th endpoint address of a family: 10.244.2.x, fd00:10:244:2::x.
+pub(crate) fn endpoint_addr(is_v6: bool, n: u32) -> IpAddr {
+    if is_v6 {
+        Ipv6Addr::from(0xfd00_0010_0244_0002_u128 << 64 | u128::from(n)).into()
+    } else {
+        Ipv4Addr::from(0x0af4_0200 + n).into()
+    }
+}
+
+/// The `n`th client address of a family: 10.244.1.x, fd00:10:244:1::x.
+pub(crate) fn client_addr(is_v6: bool, n: u32) -> IpAddr {
+    if is_v6 {
+        Ipv6Addr::from(0xfd00_0010_0244_0001_u128 << 64 | u128::from(n)).into()
+    } else {
+        Ipv4Addr::from(0x0af4_0100 + n).into()
+    }
+}
+
+/// The `n`th Service address of a family: 10.96.0.x, fd00:10:96::x.
+pub(crate) fn vip(is_v6: bool, n: u32) -> IpAddr {
+    if is_v6 {
+        Ipv6Addr::from(0xfd00_0010_0096_u128 << 80 | u128::from(n)).into()
+    } else {
+        Ipv4Addr::from(0x0a60_0000 + n).into()
+    }
+}
