@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask::run;
 
 mod cargo;
 mod privilege;
@@ -72,7 +73,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             if !no_setup {
                 setup::run(&setup::Options::default())?;
             }
-            xtask::run::run(keep, &flags)?;
+            run::run(&run::Options { keep, flags })?;
         }
     }
     Ok(ExitCode::SUCCESS)
