@@ -54,8 +54,11 @@ fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            // One message; a backtrace would bury the commands that some messages recommend.
-            println!("error: {error:#}");
+            // Not returned from main: a backtrace would bury the commands that some messages recommend.
+            println!("error: {error}");
+            for cause in error.chain().skip(1) {
+                println!("  because: {cause}");
+            }
             ExitCode::FAILURE
         }
     }

@@ -28,7 +28,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut host = Host::new(options.yes, options.dry_run);
     install(&mut host).context(
-        "set-up failed; --no-setup of `cargo xtask run` and `cargo xtask test` skips it",
+        "set-up failed; `cargo xtask run` and `cargo xtask test` go without it by --no-setup",
     )?;
     if options.dry_run && host.has_steps() {
         println!("setup: that is all; nothing was done");

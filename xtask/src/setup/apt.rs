@@ -1,8 +1,9 @@
 //! Debian's and Ubuntu's packages.
 
-use std::process::Command;
+use std::io::{IsTerminal as _, stdout};
+use std::process::{Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::host::Host;
 use crate::{privilege, process};
@@ -26,14 +27,20 @@ pub(super) fn install(host: &mut Host, packages: &[&str]) -> Result<()> {
         "missing, and only apt-get is known here; the packages that Debian has for it: {}",
         missing.join(" ")
     );
-    host.ask(&missing.join(" "))?;
-    if missing.iter().any(|package| candidate(package).is_none()) {
+    let listed = missing.join(" ");
+    host.ask(&listed)
+        .and_then(|()| install_all(host, &missing))
+        .with_context(|| format!("not done: apt-get install {listed}"))
+}
+
+fn install_all(host: &mut Host, packages: &[&str]) -> Result<()> {
+    if packages.iter().any(|package| candidate(package).is_none()) {
         refresh(host)?;
     }
     // Packages may have moved on since the lists were read.
-    if host.run(install_command(&missing)?).is_err() {
+    if host.run(install_command(packages)).is_err() {
         refresh(host)?;
-        host.run(install_command(&missing)?)?;
+        host.run(install_command(packages))?;
     }
     Ok(())
 }
@@ -53,7 +60,8 @@ pub(super) fn offers(
     }
     host.ask(package)?;
     refresh(host)?;
-    Ok(offered())
+    // Without new lists a dry run can only hope.
+    Ok(offered() || host.is_dry_run())
 }
 
 /// Reads the package lists anew, once.
@@ -62,26 +70,26 @@ fn refresh(host: &mut Host) -> Result<()> {
         return Ok(());
     }
     host.has_fresh_lists = true;
-    let mut command = privilege::as_root("apt-get".as_ref(), &[])?;
-    command.args(["update", "--quiet"]);
-    host.run(command)
+    let mut command = privilege::as_root("apt-get", &[]);
+    command.arg("update");
+    host.run(quiet(command))
 }
 
-fn install_command(packages: &[&str]) -> Result<Command> {
-    let mut command =
-        privilege::as_root("apt-get".as_ref(), &[("DEBIAN_FRONTEND", "noninteractive")])?;
+fn install_command(packages: &[&str]) -> Command {
+    let mut command = privilege::as_root("apt-get", &[("DEBIAN_FRONTEND", "noninteractive")]);
     // Rather fail than take away what the user has: rustc-web conflicts with rustc and rustup.
     command
-        .args([
-            "install",
-            "--yes",
-            "--quiet",
-            "--no-install-recommends",
-            "--no-remove",
-            "--option=Dpkg::Use-Pty=0",
-        ])
+        .args(["install", "--yes", "--no-install-recommends", "--no-remove"])
         .args(packages);
-    Ok(command)
+    quiet(command)
+}
+
+/// Some hundred lines about packages are for who watches; errors come by the other stream.
+fn quiet(mut command: Command) -> Command {
+    if !stdout().is_terminal() {
+        command.stdout(Stdio::null());
+    }
+    command
 }
 
 fn is_installed(package: &str) -> bool {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process;
+use crate::{privilege, process};
 
 pub(crate) struct Host {
     dry_run: bool,
@@ -74,8 +74,11 @@ impl Host {
         }
     }
 
-    /// Asks once before system packages are touched.
+    /// Asks, once, before system packages are touched, and sees to it that they can be.
     pub(super) fn ask(&mut self, packages: &str) -> Result<()> {
+        if !self.dry_run {
+            privilege::check()?;
+        }
         if self.may_change_system {
             return Ok(());
         }

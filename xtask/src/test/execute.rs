@@ -46,7 +46,12 @@ fn command(executable: &Executable, selection: &Selection) -> Result<Command> {
     variables.extend(ring.needs_root().then_some(REQUIRED));
     variables.extend(selection.long.then_some(LONG));
     let mut command = if ring.needs_root() {
-        privilege::as_root(executable.file.as_os_str(), &variables)?
+        privilege::check()?;
+        let file = executable
+            .file
+            .to_str()
+            .context("the path of the repository is not text")?;
+        privilege::as_root(file, &variables)
     } else {
         let mut command = Command::new(&executable.file);
         command.envs(variables);

@@ -8,7 +8,7 @@ use xtask::ebpf::workspace_root;
 use super::execute;
 use super::tally::Tally;
 use crate::process::{self, output};
-use crate::setup;
+use crate::{privilege, setup};
 
 mod machine;
 mod sources;
@@ -23,18 +23,19 @@ pub(super) fn run() -> Result<Tally> {
         &mut setup::Host::new(false, false),
         &[("debootstrap", "debootstrap")],
     )?;
+    privilege::check()?;
     let machine = Machine::new()?;
     clone_onto(&machine)?;
 
     println!("\n==> fresh: cargo xtask run");
     let status = machine
-        .command(&in_clone("cargo xtask run"))?
+        .command(&in_clone("cargo xtask run"))
         .status()
         .context("cannot enter the new machine")?;
     let mut total = Tally::of(status.success());
     println!("\n==> fresh: cargo xtask test");
     total += execute::count(
-        &mut machine.command(&in_clone("cargo xtask test"))?,
+        &mut machine.command(&in_clone("cargo xtask test")),
         Tally::of_total_line,
     )?;
     machine.remove()?;
@@ -59,7 +60,7 @@ fn clone_onto(machine: &Machine) -> Result<()> {
         "git clone --quiet --no-checkout bundle {CLONE} && git -C {CLONE} checkout --quiet {}",
         head.trim()
     );
-    process::run(&mut machine.command(&script)?)
+    process::run(&mut machine.command(&script))
         .context("cannot clone the repository onto the new machine")
 }
 

@@ -60,7 +60,7 @@ impl Machine {
     fn install(&self) -> Result<()> {
         let sources = Sources::of_this_machine()?;
         println!("debootstrap {} with {PACKAGES}", sources.release);
-        let mut debootstrap = privilege::as_root("debootstrap".as_ref(), &[])?;
+        let mut debootstrap = privilege::as_root("debootstrap", &[]);
         debootstrap
             .arg("--variant=minbase")
             .arg(format!("--include={PACKAGES}"));
@@ -98,7 +98,7 @@ impl Machine {
             .context("the toolchain has no name")?
             .display();
         let toolchain = format!("root/.rustup/toolchains/{name}");
-        run(privilege::as_root("mkdir".as_ref(), &[])?.arg("-p").args([
+        run(privilege::as_root("mkdir", &[]).arg("-p").args([
             self.root.join(&toolchain),
             self.root.join("root/.cargo/bin"),
         ]))?;
@@ -114,11 +114,11 @@ impl Machine {
             "cd .cargo/bin && for tool in {PROXIES}; do ln -s rustup $tool; done && cargo --version\n\
              rustup --quiet component remove rust-src 2>/dev/null || true"
         );
-        run(&mut self.command(&script)?)
+        run(&mut self.command(&script))
     }
 
     /// A shell script on the new machine, in root's home.
-    pub(super) fn command(&self, script: &str) -> Result<Command> {
+    pub(super) fn command(&self, script: &str) -> Command {
         let mut variables: Vec<(&str, String)> = PASSED_ON
             .iter()
             .filter_map(|&name| Some((name, env::var(name).ok()?)))
@@ -136,7 +136,7 @@ impl Machine {
                 env::var("TERM").unwrap_or_else(|_| "dumb".to_owned()),
             ),
         ]);
-        let mut command = privilege::as_root("env".as_ref(), &[])?;
+        let mut command = privilege::as_root("env", &[]);
         command.arg("-i").args(
             variables
                 .iter()
@@ -154,12 +154,12 @@ impl Machine {
             "enter",
         ]);
         command.arg(&self.root).arg(script).stdin(Stdio::null());
-        Ok(command)
+        command
     }
 
     /// Copies from this machine to `to`, relative to the new one's root.
     pub(super) fn copy(&self, from: impl AsRef<OsStr>, to: &str) -> Result<()> {
-        let mut copy = privilege::as_root("cp".as_ref(), &[])?;
+        let mut copy = privilege::as_root("cp", &[]);
         // Of a link, what it points to: the new machine has nothing else.
         run(copy
             .args(["--recursive", "--dereference", "--preserve=mode"])
@@ -174,7 +174,7 @@ impl Machine {
     }
 
     pub(super) fn remove(&self) -> Result<()> {
-        let mut remove = privilege::as_root("rm".as_ref(), &[])?;
+        let mut remove = privilege::as_root("rm", &[]);
         run(remove
             .args(["--recursive", "--force", "--one-file-system"])
             .arg(&self.root))
