@@ -18,13 +18,13 @@ pub mod linker;
 mod scratch;
 mod symbols;
 
-pub use compiler::{Compiler, Core};
+pub use compiler::{Compiler, Core, is_recent};
 pub use linker::Linker;
 
 /// The crate, its binary and the file in `OUT_DIR` all have this name.
 const PACKAGE: &str = "proxy-ebpf";
 const TARGET: &str = "bpfel-unknown-none";
-/// A ready object to use instead of building one.
+/// Names a ready object.
 const OBJECT_VARIABLE: &str = "PROXY_EBPF_OBJECT";
 
 /// The whole of a build script: puts the checked object into `OUT_DIR` as `proxy-ebpf` and tells
@@ -66,8 +66,8 @@ fn put_object() -> Result<()> {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
 
-    let object = if let Some(ready) = env::var_os(OBJECT_VARIABLE) {
-        PathBuf::from(ready)
+    let object = if let Some(ready) = ready_object() {
+        ready
     } else {
         let tools = Tools::find()?;
         // A new compiler or linker may mean a new object.
@@ -83,6 +83,11 @@ fn put_object() -> Result<()> {
         .with_context(|| format!("cannot read the eBPF object {}", object.display()))?;
     symbols::refuse_panics(&bytes).with_context(|| format!("in {}", object.display()))?;
     fs::write(out.join(PACKAGE), bytes).context("cannot write the eBPF object to OUT_DIR")
+}
+
+/// The object to use instead of building one.
+pub fn ready_object() -> Option<PathBuf> {
+    env::var_os(OBJECT_VARIABLE).map(PathBuf::from)
 }
 
 /// What it takes to build the object.

@@ -47,13 +47,12 @@ pub struct Rejected {
 impl Compiler {
     /// The first candidate that qualifies, and whose bitcode `linker` can read.
     pub fn find(linker: Option<&Linker>) -> Result<Self, Vec<Rejected>> {
-        let newest_llvm = linker.and_then(|linker| linker.llvm);
         let mut rejected = Vec::<Rejected>::new();
         for rustc in Places::of_this_machine().candidates() {
             if rejected.iter().any(|earlier| earlier.rustc == rustc) {
                 continue;
             }
-            match Self::probe(&rustc, newest_llvm) {
+            match Self::probe(&rustc, linker) {
                 Ok(compiler) => return Ok(compiler),
                 Err(reason) => rejected.push(Rejected { rustc, reason }),
             }
@@ -61,10 +60,10 @@ impl Compiler {
         Err(rejected)
     }
 
-    fn probe(rustc: &Path, newest_llvm: Option<u32>) -> Result<Self, String> {
+    fn probe(rustc: &Path, linker: Option<&Linker>) -> Result<Self, String> {
         let version = ask(rustc, &["-vV"])?;
         let sysroot = ask(rustc, &["--print", "sysroot"])?;
-        Self::qualify(rustc, &version, Path::new(sysroot.trim()), newest_llvm)
+        Self::qualify(rustc, &version, Path::new(sysroot.trim()), linker)
     }
 
     /// Decides on a compiler by what it says about itself and what lies in its sysroot.
@@ -72,7 +71,7 @@ impl Compiler {
         rustc: &Path,
         version: &str,
         sysroot: &Path,
-        newest_llvm: Option<u32>,
+        linker: Option<&Linker>,
     ) -> Result<Self, String> {
         let field = |name: &str| {
             version
@@ -84,15 +83,15 @@ impl Compiler {
         let llvm = field("LLVM version:")
             .and_then(major)
             .ok_or("does not tell its LLVM version")?;
-        if (major(release), minor(release)) < (major(OLDEST), minor(OLDEST)) {
+        if !is_recent(release) {
             return Err(format!("{release} is older than {OLDEST}"));
         }
         let core = core_in(sysroot).ok_or(format!(
             "{release} has neither a prebuilt core for BPF nor rust-src"
         ))?;
-        if let Some(newest) = newest_llvm.filter(|newest| *newest < llvm) {
+        if let Some(linker) = linker.filter(|linker| !linker.reads(llvm)) {
             return Err(format!(
-                "{release} writes LLVM {llvm} bitcode, bpf-linker reads up to LLVM {newest}"
+                "{release} writes bitcode of LLVM {llvm}, too new for {linker}"
             ));
         }
         // The proxy of rustup would look for a toolchain again, so name the real executable.
@@ -227,6 +226,11 @@ fn core_in(sysroot: &Path) -> Option<Core> {
         .join("lib/rustlib/src/rust/library/core")
         .is_dir()
         .then_some(Core::Source)
+}
+
+/// Whether a rustc of this version may compile the workspace.
+pub fn is_recent(version: &str) -> bool {
+    (major(version), minor(version)) >= (major(OLDEST), minor(OLDEST))
 }
 
 fn major(version: &str) -> Option<u32> {

@@ -4,56 +4,76 @@ use super::OBJECT_VARIABLE;
 use super::compiler::{self, Compiler, Rejected};
 use super::linker::{self, Linker};
 
-/// Assumed where no compiler tells: the LLVM of the oldest rustc that the workspace accepts.
-const USUAL_LLVM: u32 = 22;
-
 /// What is missing, what was tried, and every way out.
 pub(super) fn explain(
     compiler: &Result<Compiler, Vec<Rejected>>,
     linker: Option<&Linker>,
 ) -> String {
-    let mut text = String::from("the eBPF programs cannot be built on this machine yet\n");
+    let mut lines = vec!["the eBPF programs cannot be built on this machine yet".to_owned()];
     if let Err(rejected) = compiler {
-        text += "\nno Rust compiler with `core` for bpfel-unknown-none, prebuilt or as rust-src:\n";
-        for Rejected { rustc, reason } in rejected {
-            text += &format!("    {}: {reason}\n", rustc.display());
-        }
-        text += "  either of these cures it:\n    \
-                 rustup component add rust-src --toolchain stable\n    \
-                 apt-get install rustc-web libstd-rust-web-dev-bpf      # Debian, as root\n";
-        text += &format!(
-            "    export {}=/path/to/rustc           # a compiler elsewhere\n",
-            compiler::VARIABLE
-        );
+        lines.extend(compiler_cures(rejected));
     }
     if linker.is_none() {
-        let llvm = compiler
-            .as_ref()
-            .map_or(USUAL_LLVM, |compiler| compiler.llvm);
-        text += "\nno bpf-linker in PATH or in cargo's bin directory; either of these cures it:\n    \
-                 cargo binstall bpf-linker                              # prebuilt, LLVM inside\n    ";
-        text += &from_source(llvm);
-    } else if let Some(llvm) = linker
-        .and_then(|linker| linker.llvm)
-        .filter(|_| compiler.is_err())
-    {
-        text += &format!("\nbpf-linker is here, for compilers up to LLVM {llvm}\n");
+        lines.extend(linker_cures(
+            compiler
+                .as_ref()
+                .map_or(linker::USUAL_LLVM, |compiler| compiler.llvm),
+        ));
     }
-    text += "\neither of these cures all of it:\n    \
-             cargo xtask setup                                      # picks from the above and does it\n";
-    text += &format!(
-        "    export {OBJECT_VARIABLE}=/path/to/proxy-ebpf     # an object built elsewhere\n"
-    );
-    text
+    lines.extend([
+        "either of these cures all of it:".to_owned(),
+        command("cargo xtask setup", "picks from the above and does it"),
+        command(
+            &format!("export {OBJECT_VARIABLE}=/path/to/proxy-ebpf"),
+            "an object built elsewhere",
+        ),
+    ]);
+    lines.join("\n")
 }
 
-fn from_source(llvm: u32) -> String {
+fn compiler_cures(rejected: &[Rejected]) -> Vec<String> {
+    let mut lines = vec![
+        "no Rust compiler with `core` for bpfel-unknown-none, prebuilt or as rust-src:".to_owned(),
+    ];
+    lines.extend(
+        rejected
+            .iter()
+            .map(|Rejected { rustc, reason }| format!("    {}: {reason}", rustc.display())),
+    );
+    lines.extend([
+        "  any of these cures it:".to_owned(),
+        command("rustup component add rust-src", "for the active toolchain"),
+        command(
+            "apt-get install rustc-web libstd-rust-web-dev-bpf",
+            "Debian, as root",
+        ),
+        command(
+            &format!("export {}=/path/to/rustc", compiler::VARIABLE),
+            "a compiler elsewhere",
+        ),
+    ]);
+    lines
+}
+
+fn linker_cures(llvm: u32) -> Vec<String> {
     let (variable, prefix) = linker::install_prefix(llvm);
-    format!(
-        "apt-get install g++ llvm-{llvm}-dev libpolly-{llvm}-dev zlib1g-dev   # as root, and then\n    \
-         {variable}={prefix} cargo {}\n",
-        linker::install_arguments(llvm).join(" ")
-    )
+    let packages = linker::build_packages(llvm).join(" ");
+    let install = linker::install_arguments(llvm).join(" ");
+    vec![
+        "no bpf-linker in PATH or in cargo's bin directory".to_owned(),
+        "  either of these cures it:".to_owned(),
+        command(
+            "cargo install cargo-binstall && cargo binstall bpf-linker",
+            "prebuilt, LLVM inside",
+        ),
+        command(&format!("apt-get install {packages}"), "as root, and then"),
+        format!("    {variable}={prefix} cargo {install}"),
+    ]
+}
+
+/// A command to type, and a remark that does not hinder pasting it.
+fn command(text: &str, remark: &str) -> String {
+    format!("    {text:<58}  # {remark}")
 }
 
 #[cfg(test)]
@@ -81,11 +101,11 @@ mod tests {
             &text,
             &[
                 "/usr/bin/rustc: 1.63.0 is older than 1.95",
-                "rustup component add rust-src --toolchain stable",
+                "rustup component add rust-src",
                 "apt-get install rustc-web libstd-rust-web-dev-bpf",
                 "export PROXY_BPF_RUSTC=",
                 "cargo binstall bpf-linker",
-                "LLVM_SYS_221_PREFIX=/usr/lib/llvm-22 cargo install bpf-linker --version",
+                "LLVM_PREFIX=/usr/lib/llvm-22 cargo install bpf-linker --version",
                 "cargo xtask setup",
                 "export PROXY_EBPF_OBJECT=",
             ],
@@ -106,18 +126,6 @@ mod tests {
         assert!(
             !text.contains("rust-src"),
             "the compiler is not at fault:\n{text}"
-        );
-    }
-
-    #[test]
-    fn a_linker_that_is_too_old_is_named_beside_the_compilers_it_excludes() {
-        let linker = Linker {
-            path: "/bin/bpf-linker".into(),
-            llvm: Some(21),
-        };
-        assert_names(
-            &explain(&Err(rejected()), Some(&linker)),
-            &["bpf-linker is here, for compilers up to LLVM 21"],
         );
     }
 }

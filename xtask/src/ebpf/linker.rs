@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,11 @@ use object::read::elf::{Dyn as _, FileHeader as _};
 const NAME: &str = "bpf-linker";
 /// The version that this workspace is built and tested with.
 pub const VERSION: &str = "0.13.0";
+
+/// The newest LLVM that it can be built with.
+pub const NEWEST_LLVM: u32 = 23;
+/// Assumed where no compiler tells: the LLVM of the oldest rustc that the workspace accepts.
+pub const USUAL_LLVM: u32 = 22;
 
 /// A bpf-linker on this machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,6 +39,11 @@ impl Linker {
         Some(Self { path, llvm })
     }
 
+    /// Whether it understands the bitcode of a compiler with this LLVM.
+    pub fn reads(&self, llvm: u32) -> bool {
+        self.llvm.is_none_or(|newest| newest >= llvm)
+    }
+
     /// `PATH` for a rustc that is to find this linker first.
     pub(super) fn search_path(&self) -> OsString {
         let dirs = self
@@ -43,6 +54,15 @@ impl Linker {
             .chain(directories());
         // Fails only if a directory's name holds a colon; then PATH as it is must do.
         env::join_paths(dirs).unwrap_or_else(|_| env::var_os("PATH").unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Linker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.llvm {
+            Some(llvm) => write!(f, "{NAME} ({}, LLVM {llvm})", self.path.display()),
+            None => write!(f, "{NAME} ({})", self.path.display()),
+        }
     }
 }
 
@@ -65,11 +85,18 @@ pub fn install_arguments(llvm: u32) -> Vec<String> {
 }
 
 /// The variable that tells that build where LLVM lies, and the place where Debian puts it.
-pub fn install_prefix(llvm: u32) -> (String, String) {
-    (
-        format!("LLVM_SYS_{llvm}1_PREFIX"),
-        format!("/usr/lib/llvm-{llvm}"),
-    )
+pub fn install_prefix(llvm: u32) -> (&'static str, String) {
+    ("LLVM_PREFIX", format!("/usr/lib/llvm-{llvm}"))
+}
+
+/// The Debian packages that it is built with.
+pub fn build_packages(llvm: u32) -> Vec<String> {
+    vec![
+        "g++".to_owned(),
+        format!("llvm-{llvm}-dev"),
+        format!("libpolly-{llvm}-dev"),
+        "zlib1g-dev".to_owned(),
+    ]
 }
 
 fn directories() -> Vec<PathBuf> {

@@ -63,13 +63,16 @@ fn a_compiler_newer_than_the_linker_does_not_qualify() {
     let sysroot = Scratch::new("newer");
     sysroot.file("lib/rustlib/src/rust/library/core/Cargo.toml");
     let nightly = "release: 1.99.0-nightly\nLLVM version: 23.1.0\n";
-    let with =
-        |newest| Compiler::qualify(Path::new("rustc"), nightly, sysroot.path(), Some(newest));
-    assert_eq!(
-        Err("1.99.0-nightly writes LLVM 23 bitcode, bpf-linker reads up to LLVM 22".to_owned()),
-        with(22)
-    );
-    assert!(with(23).is_ok());
+    let with = |llvm| {
+        let linker = Linker {
+            path: "/bin/bpf-linker".into(),
+            llvm,
+        };
+        Compiler::qualify(Path::new("rustc"), nightly, sysroot.path(), Some(&linker))
+    };
+    let reason = "1.99.0-nightly writes bitcode of LLVM 23, too new for bpf-linker (/bin/bpf-linker, LLVM 22)";
+    assert_eq!(Err(reason.to_owned()), with(Some(22)));
+    assert!(with(Some(23)).is_ok() && with(None).is_ok());
 }
 
 #[test]
