@@ -1,3 +1,6 @@
 //! What the build script, the command line and the tests share.
+#![forbid(unsafe_code)]
 
 pub mod ebpf;
+pub mod lab;
+pub mod stats;
