@@ -17,6 +17,7 @@ pub mod address;
 mod build;
 pub mod client;
 mod command;
+pub mod draw;
 pub mod firewall;
 mod guard;
 pub mod manifest;

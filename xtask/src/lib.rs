@@ -3,4 +3,5 @@
 
 pub mod ebpf;
 pub mod lab;
+pub mod run;
 pub mod stats;

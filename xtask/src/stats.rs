@@ -32,6 +32,15 @@ pub fn deviation(count: u64, total: u64, n: usize) -> f64 {
     (count as f64 - expected) / error
 }
 
+/// A part of a whole, 0 of nothing.
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
