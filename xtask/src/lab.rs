@@ -7,6 +7,7 @@
 //! A proxy that lets the host stack see a Service address fails here.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -122,6 +123,17 @@ impl Lab {
     /// range of all pods.
     pub fn add_prefix(&self, node: u8, pod: &Host, prefix: &str) -> Result<()> {
         build::prefix(&self.node(node), pod, prefix)
+    }
+
+    /// Gives a host an address that nobody else knows of.
+    pub fn add_address(&self, host: &Host, address: IpAddr) -> Result<()> {
+        build::address(host, address)
+    }
+
+    /// Removes a pod with its device.
+    pub fn remove(&mut self, pod: &Host) -> Result<()> {
+        self.pods.retain(|other| other.name != pod.name);
+        build::remove(pod)
     }
 
     /// A node, counted from 1.

@@ -1,5 +1,7 @@
 //! The commands that a lab is made by.
 
+use std::net::IpAddr;
+
 use anyhow::Result;
 
 use super::address::{Addresses, Family, SERVICE_RANGE_V4, SERVICE_RANGE_V6, pod_ranges};
@@ -112,6 +114,20 @@ pub(super) fn prefix(node: &Host, pod: &Host, prefix: &str) -> Result<()> {
     let device = format!("pod{}", last_part(pod));
     let outside = format!("route add {prefix} via {address} dev {device} onlink");
     command::ip(Some(node.namespace.name()), &[outside])
+}
+
+/// Gives a host an address that no route leads to.
+pub(super) fn address(host: &Host, address: IpAddr) -> Result<()> {
+    let line = format!("address add {address} dev lo");
+    command::ip(Some(host.namespace.name()), &[line])
+}
+
+/// Removes a pod.
+pub(super) fn remove(pod: &Host) -> Result<()> {
+    let name = pod.namespace.name();
+    // The namespace lives on while anybody has a socket in it; the device has to go now.
+    command::ip(Some(name), &["link delete eth0".to_owned()])?;
+    command::ip(None, &[format!("netns delete {name}")])
 }
 
 /// Address of the node's end of every pod's veth, as in Calico.

@@ -30,6 +30,12 @@ pub fn conntrack(namespace: &Namespace) -> Result<Vec<String>> {
     Ok(entries)
 }
 
+/// Empties the connection tracking table.
+pub fn forget_connections(namespace: &Namespace) -> Result<()> {
+    command::output(namespace.command("conntrack").arg("-F"))?;
+    Ok(())
+}
+
 /// Everything that should not have happened, in words; `vips` are the addresses of Services.
 pub fn complaints(lab: &Lab, vips: &[IpAddr]) -> Result<Vec<String>> {
     let mut found = Vec::new();
@@ -53,12 +59,17 @@ pub fn complaints(lab: &Lab, vips: &[IpAddr]) -> Result<Vec<String>> {
             }
         }
         let entries = conntrack(&node.namespace)?;
-        found.extend(
-            entries
-                .iter()
-                .filter(|entry| vips.iter().any(|vip| mentions(entry, *vip)))
-                .map(|entry| format!("{}: conntrack saw a Service address: {entry}", node.name)),
-        );
+        let seen: Vec<_> = entries
+            .iter()
+            .filter(|entry| vips.iter().any(|vip| mentions(entry, *vip)))
+            .collect();
+        if let Some(example) = seen.first() {
+            let count = seen.len();
+            found.push(format!(
+                "{}: conntrack saw a Service address {count} times: {example}",
+                node.name
+            ));
+        }
     }
     Ok(found)
 }

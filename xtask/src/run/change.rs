@@ -10,7 +10,7 @@ use super::demo::{Demo, ENDPOINTS, target};
 use super::examples;
 use super::held::Held;
 use super::prober::Probes;
-use super::tally::Tally;
+use super::tally::{self, Tally};
 
 /// The last endpoint is the one that changes.
 #[derive(Debug)]
@@ -82,7 +82,12 @@ impl<'a> Change<'a> {
         let tally = Tally::new(endpoints);
         self.demo.draw_all(&tally, CONNECTIONS)?;
         tally.check()?;
-        println!("  then {:?} over {}", tally.picks(), endpoints.join(", "));
+        let picks = tally::picks(&tally.rows());
+        let shares = endpoints.iter().zip(picks);
+        let shares: Vec<_> = shares
+            .map(|(name, picks)| format!("{name} {picks}"))
+            .collect();
+        println!("  new connections then: {}", shares.join(", "));
         Ok(())
     }
 }

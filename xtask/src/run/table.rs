@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 
-use super::tally::{KINDS, Tally};
+use super::tally::{self, KINDS, Tally};
 use crate::stats;
 
 /// A table on standard output that is drawn over itself.
@@ -52,12 +52,13 @@ fn text(tally: &Tally) -> String {
         let _ = write!(text, "{:>10}", format!("{protocol}/{family}"));
     }
     text.push_str("    picks    share  expected  deviation\n");
-    let picks = tally.picks();
+    let rows = tally.rows();
+    let picks = tally::picks(&rows);
     let total: u64 = picks.iter().sum();
     let n = picks.len();
-    for ((name, row), picks) in tally.names().iter().zip(tally.rows()).zip(&picks) {
+    for ((name, row), picks) in tally.names().iter().zip(&rows).zip(&picks) {
         let _ = write!(text, "  {name:<8}");
-        for cell in row {
+        for cell in row.0 {
             let _ = write!(text, "{cell:>10}");
         }
         let share = percent(*picks, total);
@@ -70,7 +71,7 @@ fn text(tally: &Tally) -> String {
     }
     text.push_str("  p-value ");
     for kind in 0..KINDS.len() {
-        let _ = write!(text, "{:>10}", p_value(&tally.column(kind)));
+        let _ = write!(text, "{:>10}", p_value(&tally::column(&rows, kind)));
     }
     let _ = writeln!(
         text,

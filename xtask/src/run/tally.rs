@@ -52,22 +52,11 @@ impl Tally {
         &self.names
     }
 
-    /// Counts of each endpoint, by kind.
-    pub(super) fn rows(&self) -> Vec<[u64; KINDS.len()]> {
+    /// Counts of each endpoint, by kind, at one moment.
+    pub(super) fn rows(&self) -> Vec<Row> {
         let load =
-            |row: &[AtomicU64; KINDS.len()]| row.each_ref().map(|n| n.load(Ordering::Relaxed));
+            |row: &[AtomicU64; KINDS.len()]| Row(row.each_ref().map(|n| n.load(Ordering::Relaxed)));
         self.counts.iter().map(load).collect()
-    }
-
-    /// Counts of each endpoint, all kinds together.
-    pub(super) fn picks(&self) -> Vec<u64> {
-        self.rows().iter().map(|row| row.iter().sum()).collect()
-    }
-
-    /// Counts of each endpoint, for one kind.
-    pub(super) fn column(&self, kind: usize) -> Vec<u64> {
-        let cell = |row: &[u64; KINDS.len()]| row.get(kind).copied().unwrap_or_default();
-        self.rows().iter().map(cell).collect()
     }
 
     /// Fails if this cannot be an even draw, or if somebody else has answered.
@@ -77,15 +66,29 @@ impl Tally {
             strangers == 0,
             "{strangers} answers came from other endpoints"
         );
-        for counts in (0..KINDS.len())
-            .map(|kind| self.column(kind))
-            .chain([self.picks()])
-        {
+        let rows = self.rows();
+        let columns = (0..KINDS.len()).map(|kind| column(&rows, kind));
+        for counts in columns.chain([picks(&rows)]) {
             let p = stats::evenness(&counts)?;
             ensure!(p > SUSPICIOUS, "{counts:?} is no even draw: p = {p:e}");
         }
         Ok(())
     }
+}
+
+/// One endpoint's counts, by kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row(pub(super) [u64; KINDS.len()]);
+
+/// Counts of all endpoints, all kinds together.
+pub(super) fn picks(rows: &[Row]) -> Vec<u64> {
+    rows.iter().map(|row| row.0.iter().sum()).collect()
+}
+
+/// Counts of all endpoints, for one kind.
+pub(super) fn column(rows: &[Row], kind: usize) -> Vec<u64> {
+    let cell = |row: &Row| row.0.get(kind).copied().unwrap_or_default();
+    rows.iter().map(cell).collect()
 }
 
 /// A fair lottery is accused once in a million runs.
@@ -107,7 +110,7 @@ mod tests {
                 tally.count(kind, &answer(if n % 2 == 0 { "a" } else { "b" }));
             }
         }
-        assert_eq!(vec![200, 200], tally.picks());
+        assert_eq!(vec![200, 200], picks(&tally.rows()));
         tally.check().unwrap();
         for _ in 0..100 {
             tally.count(KINDS[0], &answer("a"));
