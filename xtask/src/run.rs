@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 mod binary;
 mod change;
@@ -59,8 +59,5 @@ fn become_root(binary: &Path, options: &Options) -> Result<()> {
         command.arg("--").args(&options.flags);
     }
     let error = command.exec();
-    if error.kind() == std::io::ErrorKind::NotFound {
-        bail!("network namespaces and eBPF need root and there is no sudo: run this as root");
-    }
-    Err(error).context("cannot start sudo")
+    Err(error).context("this needs root, and sudo does not start: run it as root")
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use xtask::lab::manifest::{Endpoint, Manifests, Service};
@@ -31,6 +32,8 @@ impl World {
                 .unwrap();
             return None;
         }
+        static SWEEP: Once = Once::new();
+        SWEEP.call_once(|| drop(xtask::lab::sweep()));
         let lab = Lab::new(nodes).unwrap();
         Some(Self {
             proxies: Vec::new(),

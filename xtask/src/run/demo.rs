@@ -162,19 +162,16 @@ impl Demo {
     }
 
     fn stay(&self) -> ! {
-        let node = self.lab.node(1).namespace.name().to_owned();
         println!("\nThe cluster stays up until Ctrl-C. In another terminal, as root:");
-        println!("  nsenter --net=/run/netns/{node}        # the node");
-        for client in &self.clients {
-            let name = client.namespace.name();
-            println!("  nsenter --net=/run/netns/{name}    # {}", client.name);
+        let node = self.lab.node(1);
+        for host in std::iter::once(&node).chain(&self.clients) {
+            let name = host.namespace.name();
+            println!("  nsenter --net=/run/netns/{name:<20} # {}", host.name);
         }
-        println!("Inside of a client:");
+        println!("From a client, to see who answers:");
         println!("  nc {} 80", target(Family::V4).ip());
-        println!(
-            "Change endpoints: edit {}/web-endpoints.yaml",
-            self.manifests.folder().display()
-        );
+        let folder = self.manifests.folder().display();
+        println!("To change the endpoints, edit {folder}/web-endpoints.yaml");
         loop {
             // Ctrl-C ends this process, and the lab's guard cleans up behind it.
             thread::park();
