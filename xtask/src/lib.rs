@@ -2,5 +2,9 @@
 #![forbid(unsafe_code)]
 
 pub mod ebpf;
+#[cfg(feature = "lab")]
+pub mod lab;
 #[cfg(feature = "cli")]
 pub mod run;
+#[cfg(feature = "lab")]
+pub mod stats;

@@ -1,0 +1,22 @@
+//! Network ring: the real proxy on nodes made of network namespaces, real sockets, strict rules.
+//!
+//! Needs root; without it every test says that it was skipped, or fails where the ring is required
+//! (`KUBE_LOTTERY_RINGS=required`). `KUBE_LOTTERY_LONG=1` repeats what is random more often and
+//! waits for what takes its time. `KUBE_LOTTERY_BINARY` names another proxy than the one of this
+//! build.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "all of this is test code, and a panic is how a test fails"
+)]
+
+mod network {
+    mod changes;
+    mod devices;
+    mod distribution;
+    mod lab;
+    mod paths;
+    mod sharing;
+    mod world;
+}

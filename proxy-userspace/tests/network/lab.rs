@@ -1,0 +1,94 @@
+//! The lab itself: what the other tests rely on to notice a fault does notice it.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::{Addresses, Family, Host, firewall, observe};
+
+use super::world::{World, serve};
+
+#[test]
+fn direct_connections_work_from_everywhere_to_everywhere_unnoticed() {
+    let Some(mut world) = World::new(2) else {
+        return;
+    };
+    let mut hosts = world.lab.pods(1, 2).unwrap();
+    hosts.extend(world.lab.pods(2, 1).unwrap());
+    hosts.extend_from_slice(world.lab.nodes());
+    let _servers: Vec<_> = hosts.iter().map(serve).collect();
+    let mut clients = hosts.clone();
+    clients.push(world.lab.outside().clone());
+    for client in &clients {
+        for host in &hosts {
+            for family in Family::ALL {
+                let target = SocketAddr::new(host.addresses.of(family), 8080);
+                let mut open = Connection::open(client, target).unwrap();
+                open.echo("hello").unwrap();
+                assert_eq!(host.name, open.answer().name);
+                open.close().unwrap();
+                let flow = Datagrams::open(client, target).unwrap();
+                assert_eq!(host.name, flow.ask().unwrap().name);
+            }
+        }
+    }
+    world.assert_unnoticed(&[]);
+}
+
+#[test]
+fn a_source_address_that_is_not_the_pods_own_is_noticed() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let pods = world.lab.pods(1, 2).unwrap();
+    let node = &world.lab.node(1).namespace;
+    let strange = Addresses::service(77);
+    for family in Family::ALL {
+        let address = strange.of(family);
+        world.lab.add_address(&pods[0], address).unwrap();
+        send(
+            &pods[0],
+            (address, 4000).into(),
+            pods[1].addresses.of(family),
+        );
+    }
+    assert_eq!(1, observe::reverse_path_drops(node).unwrap());
+    assert_eq!(1, firewall::packets(node, firewall::WRONG_WAY).unwrap());
+    assert_eq!(2, observe::complaints(&world.lab, &[]).unwrap().len());
+}
+
+#[test]
+fn a_service_address_in_the_host_stack_is_noticed() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let pod = world.lab.pod(1).unwrap();
+    for family in Family::ALL {
+        let vip = Addresses::service(10).of(family);
+        send(&pod, (pod.addresses.of(family), 4000).into(), vip);
+        let complaints = observe::complaints(&world.lab, &[vip]).unwrap();
+        assert_eq!(1, complaints.len(), "{complaints:?}");
+        assert!(complaints[0].contains("conntrack"), "{complaints:?}");
+    }
+}
+
+#[test]
+fn a_packet_that_conntrack_does_not_know_is_noticed() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let pods = world.lab.pods(1, 2).unwrap();
+    let node = &world.lab.node(1).namespace;
+    let _server = serve(&pods[1]);
+    for (family, seen) in Family::ALL.into_iter().zip(1..) {
+        let target = SocketAddr::new(pods[1].addresses.of(family), 8080);
+        let open = Connection::open(&pods[0], target).unwrap();
+        observe::forget_connections(node).unwrap();
+        open.reset().unwrap();
+        assert_eq!(seen, firewall::packets(node, firewall::INVALID).unwrap());
+    }
+}
+
+fn send(host: &Host, from: SocketAddr, to: IpAddr) {
+    let socket = host.namespace.enter(|| Ok(UdpSocket::bind(from)?)).unwrap();
+    socket.send_to(b"hello", (to, 8080)).unwrap();
+}

@@ -1,0 +1,161 @@
+//! From a client to an endpoint, wherever the endpoint is.
+
+use std::net::IpAddr;
+
+use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::manifest::{Endpoint, Service};
+use xtask::lab::{Addresses, Family, Host};
+
+use super::world::{World, serve};
+
+#[test]
+fn a_pod_reaches_an_endpoint_on_its_own_node() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let client = world.lab.pod(1).unwrap();
+    let server = world.lab.pod(1).unwrap();
+    reach(&mut world, &client, &server, 1, client.addresses);
+}
+
+#[test]
+fn a_pod_reaches_an_endpoint_on_another_node() {
+    let Some(mut world) = World::new(2) else {
+        return;
+    };
+    let client = world.lab.pod(1).unwrap();
+    let server = world.lab.pod(2).unwrap();
+    reach(&mut world, &client, &server, 2, client.addresses);
+}
+
+#[test]
+fn a_pod_reaches_itself() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let pod = world.lab.pod(1).unwrap();
+    // Its own address as a source would be answered inside of the pod, and never come back.
+    let vip = service().addresses;
+    reach(&mut world, &pod, &pod, 1, vip);
+}
+
+#[test]
+fn a_pod_reaches_its_own_node_as_an_endpoint() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let client = world.lab.pod(1).unwrap();
+    let node = world.lab.node(1);
+    reach(&mut world, &client, &node, 1, client.addresses);
+}
+
+#[test]
+fn a_pod_reaches_another_node_as_an_endpoint() {
+    let Some(mut world) = World::new(2) else {
+        return;
+    };
+    let client = world.lab.pod(1).unwrap();
+    let other = world.lab.node(2);
+    // The CNI hides pods behind their node from everybody who is no pod.
+    let seen = world.lab.node(1).addresses;
+    reach(&mut world, &client, &other, 2, seen);
+}
+
+#[test]
+fn an_outside_client_that_is_routed_to_a_node_reaches_an_endpoint_there() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let outside = world.lab.outside().clone();
+    let server = world.lab.pod(1).unwrap();
+    reach(&mut world, &outside, &server, 1, outside.addresses);
+}
+
+#[test]
+fn a_pod_reaches_every_endpoint_of_a_mixed_service() {
+    let Some(mut world) = World::new(2) else {
+        return;
+    };
+    let client = world.lab.pod(1).unwrap();
+    let hosts = [
+        client.clone(),
+        world.lab.pod(1).unwrap(),
+        world.lab.pod(2).unwrap(),
+        world.lab.node(1),
+        world.lab.node(2),
+    ];
+    let _servers: Vec<_> = hosts.iter().map(serve).collect();
+    let places = [1, 1, 2, 1, 2].map(|number| world.lab.node(number));
+    let endpoints = hosts
+        .iter()
+        .zip(&places)
+        .map(|(host, node)| Endpoint::new(host, node));
+    let service = service().with(endpoints);
+    world.start_with(&service);
+    for family in Family::ALL {
+        let target = service.target(family);
+        for host in &hosts {
+            // 200 draws miss one of five once in 10^19 times.
+            let found = (0..200).any(|_| {
+                let mut open = Connection::open(&client, target).unwrap();
+                open.echo("hello").unwrap();
+                let found = open.answer().name == host.name;
+                open.close().unwrap();
+                found
+            });
+            assert!(found, "{} was never drawn over {family}", host.name);
+        }
+    }
+    world.assert_unnoticed(&[&service]);
+}
+
+fn service() -> Service {
+    Service::new("web", 10)
+}
+
+/// The only endpoint of a Service is reached in every way, sees the client as `seen`, and nothing
+/// on the nodes notices.
+fn reach(world: &mut World, client: &Host, endpoint: &Host, node: u8, seen: Addresses) {
+    let server = serve(endpoint);
+    let service = service().with([Endpoint::new(endpoint, &world.lab.node(node))]);
+    world.start_with(&service);
+    for family in Family::ALL {
+        let target = service.target(family);
+        let seen = seen.of(family);
+        for round in 0..10 {
+            let mut open = Connection::open(client, target)
+                .unwrap_or_else(|error| panic!("{family} round {round}: {error:#}"));
+            check(&open.answer().name, open.answer().peer.ip(), endpoint, seen);
+            open.echo("hello").unwrap();
+            // Both ways to end, for each leaves another state behind.
+            if round % 2 == 0 {
+                open.close().unwrap();
+            } else {
+                open.reset().unwrap();
+            }
+        }
+        let mut open = Connection::open(client, target).unwrap();
+        open.upload(TRANSFER, 1).unwrap();
+        open.download(TRANSFER, 2).unwrap();
+        open.close().unwrap();
+
+        for length in [0, 1, 2, 3, 512, 1400] {
+            let flow = Datagrams::open(client, target).unwrap();
+            for fill in [0, 0xff, 0x5a] {
+                let answer = flow
+                    .ask_with(&vec![fill; length])
+                    .unwrap_or_else(|error| panic!("{family}, {length} bytes: {error:#}"));
+                check(&answer.name, answer.peer.ip(), endpoint, seen);
+            }
+        }
+    }
+    assert_eq!(22, server.accepted());
+    world.assert_unnoticed(&[&service]);
+}
+
+fn check(name: &str, peer: IpAddr, endpoint: &Host, seen: IpAddr) {
+    assert_eq!(endpoint.name, name);
+    assert_eq!(seen, peer, "{name} sees the client by a wrong address");
+}
+
+const TRANSFER: u64 = 20_000_000;

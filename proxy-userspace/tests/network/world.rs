@@ -1,0 +1,118 @@
+//! A lab with the proxy on every node.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use xtask::lab::manifest::{Endpoint, Manifests, Service};
+use xtask::lab::proxy::Proxy;
+use xtask::lab::server::Server;
+use xtask::lab::{Family, Host, Lab, observe};
+use xtask::stats;
+
+/// Fields are dropped in this order: a failing test shows the log, then the state of the nodes.
+pub(super) struct World {
+    proxies: Vec<Proxy>,
+    pub(super) manifests: Manifests,
+    pub(super) lab: Lab,
+}
+
+impl World {
+    /// Nodes without a proxy yet, or nothing where namespaces cannot be made.
+    pub(super) fn new(nodes: u8) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            let ring = std::env::var("KUBE_LOTTERY_RINGS").unwrap_or_default();
+            assert_ne!("required", ring, "the network ring needs root");
+            // Not by a macro: the harness would keep it for itself.
+            let mut out = std::io::stderr();
+            out.write_all(b"skipped: network namespaces need root\n")
+                .unwrap();
+            return None;
+        }
+        static SWEEP: Once = Once::new();
+        SWEEP.call_once(|| drop(xtask::lab::sweep()));
+        let lab = Lab::new(nodes).unwrap();
+        Some(Self {
+            proxies: Vec::new(),
+            manifests: Manifests::with_nodes(&lab, "manifests").unwrap(),
+            lab,
+        })
+    }
+
+    /// Starts the proxy on every node and waits until all are ready.
+    pub(super) fn start(&mut self) {
+        for node in self.lab.nodes() {
+            let proxy = self.lab.start_proxy(node, &binary(), &self.manifests);
+            self.proxies.push(proxy.unwrap());
+        }
+    }
+
+    /// The same once this Service is there.
+    pub(super) fn start_with(&mut self, service: &Service) {
+        self.manifests.write_service(service).unwrap();
+        self.start();
+    }
+
+    /// Some pods of a node and a server in each, which goes by the pod's name.
+    pub(super) fn servers(&mut self, node: u8, count: u8) -> (Vec<Host>, Vec<Server>) {
+        let pods = self.lab.pods(node, count).unwrap();
+        let servers = pods.iter().map(serve).collect();
+        (pods, servers)
+    }
+
+    /// Endpoints for these pods of a node.
+    pub(super) fn endpoints(&self, node: u8, pods: &[Host]) -> Vec<Endpoint> {
+        let node = self.lab.node(node);
+        pods.iter().map(|pod| Endpoint::new(pod, &node)).collect()
+    }
+
+    /// Fails if the host stack of any node could tell that somebody translates.
+    pub(super) fn assert_unnoticed(&self, services: &[&Service]) {
+        let vips: Vec<IpAddr> = services
+            .iter()
+            .flat_map(|service| Family::ALL.map(|family| service.addresses.of(family)))
+            .collect();
+        let complaints = observe::complaints(&self.lab, &vips).unwrap();
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    }
+}
+
+/// A server that goes by the name of its host.
+pub(super) fn serve(host: &Host) -> Server {
+    Server::start(host, &host.name, 8080).unwrap()
+}
+
+/// Tries until it is so.
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Fails if a fair lottery is as uneven as this once in a million times.
+pub(super) fn assert_even(what: &str, counts: &[(String, u64)]) {
+    let numbers: Vec<_> = counts.iter().map(|(_, count)| *count).collect();
+    let p = stats::evenness(&numbers).unwrap();
+    let total: u64 = numbers.iter().sum();
+    let mut picture = String::new();
+    for (name, count) in counts {
+        let deviation = stats::deviation(*count, total, counts.len());
+        writeln!(picture, "  {name:<24}{count:>8}{deviation:>+8.2} SE").unwrap();
+    }
+    assert!(p > 1e-6, "{what} is uneven, p = {p:e}\n{picture}");
+}
+
+/// Whether to take the time for what is long.
+pub(super) fn is_long() -> bool {
+    std::env::var_os("KUBE_LOTTERY_LONG").is_some_and(|value| value == "1")
+}
+
+fn binary() -> PathBuf {
+    let built = env!("CARGO_BIN_EXE_kube-lottery");
+    std::env::var_os("KUBE_LOTTERY_BINARY").map_or_else(|| built.into(), PathBuf::from)
+}

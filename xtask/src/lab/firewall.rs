@@ -1,0 +1,82 @@
+//! What a CNI and a careful administrator leave on a node: rules that a proxy must live with.
+
+use anyhow::{Context as _, Result};
+
+use super::address::{POD_RANGE_V4, POD_RANGE_V6};
+use super::command;
+use super::namespace::Namespace;
+
+/// Packets that conntrack knows nothing of.
+pub const INVALID: &str = "invalid";
+/// IPv6 packets that came in by the wrong device: what `rp_filter` is for IPv4.
+pub const WRONG_WAY: &str = "wrong-way";
+/// Packets that no rule of the CNI lets through.
+pub const REFUSED: &str = "refused";
+
+/// Loads the rules.
+pub fn load(node: &Namespace) -> Result<()> {
+    command::fed(node.command("nft").args(["-f", "-"]), &rules())
+        .with_context(|| format!("cannot load the firewall of {}", node.name()))?;
+    Ok(())
+}
+
+/// How many packets a counter has seen.
+pub fn packets(node: &Namespace, counter: &str) -> Result<u64> {
+    let args = ["list", "counter", "inet", "cni", counter];
+    let text = command::output(node.command("nft").args(args))?;
+    parse_packets(&text).with_context(|| format!("nft counter {counter}: {text}"))
+}
+
+fn parse_packets(text: &str) -> Option<u64> {
+    let mut words = text.split_whitespace();
+    words.find(|word| *word == "packets")?;
+    words.next()?.parse().ok()
+}
+
+// Multicast and neighbour discovery have no route back and are no business of the proxy.
+fn rules() -> String {
+    format!(
+        "table inet cni {{
+  counter {INVALID} {{ }}
+  counter {WRONG_WAY} {{ }}
+  counter {REFUSED} {{ }}
+  chain prerouting {{
+    type filter hook prerouting priority raw; policy accept;
+    icmpv6 type {{ nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, mld-listener-query, mld-listener-report, mld2-listener-report }} accept
+    meta nfproto ipv6 fib saddr . iif oif missing counter name {WRONG_WAY} drop
+  }}
+  chain input {{
+    type filter hook input priority filter; policy accept;
+    ct state invalid counter name {INVALID} drop
+  }}
+  chain forward {{
+    type filter hook forward priority filter; policy drop;
+    ct state invalid counter name {INVALID} drop
+    ct state established,related accept
+    ip saddr {POD_RANGE_V4} accept
+    ip daddr {POD_RANGE_V4} accept
+    ip6 saddr {POD_RANGE_V6} accept
+    ip6 daddr {POD_RANGE_V6} accept
+    counter name {REFUSED}
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr {POD_RANGE_V4} ip daddr != {POD_RANGE_V4} masquerade
+    ip6 saddr {POD_RANGE_V6} ip6 daddr != {POD_RANGE_V6} masquerade
+  }}
+}}
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_read_from_what_nft_prints() {
+        let text = "table inet cni {\n\tcounter invalid {\n\t\tpackets 12 bytes 720\n\t}\n}\n";
+        assert_eq!(Some(12), parse_packets(text));
+        assert_eq!(None, parse_packets("table inet cni {}"));
+    }
+}

@@ -1,0 +1,146 @@
+//! What the kernel noticed: signs of a translation that the host stack could see.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::IpAddr;
+
+use anyhow::{Context as _, Result};
+
+use super::Lab;
+use super::command;
+use super::firewall;
+use super::namespace::Namespace;
+
+/// Packets dropped by `rp_filter` in that namespace.
+pub fn reverse_path_drops(namespace: &Namespace) -> Result<u64> {
+    namespace.enter(|| {
+        // Not /proc/net: that is the namespace of the process, not of this thread.
+        let text = fs::read_to_string("/proc/thread-self/net/netstat").context("no netstat")?;
+        named_value(&text, "IPReversePathFilter").context("netstat has no IPReversePathFilter")
+    })
+}
+
+/// All entries of the connection tracking table, one a line.
+pub fn conntrack(namespace: &Namespace) -> Result<Vec<String>> {
+    let mut entries = Vec::new();
+    for family in ["ipv4", "ipv6"] {
+        let text = command::output(namespace.command("conntrack").args(["-L", "-f", family]))?;
+        entries.extend(text.lines().map(str::to_owned));
+    }
+    Ok(entries)
+}
+
+/// Empties the connection tracking table.
+pub fn forget_connections(namespace: &Namespace) -> Result<()> {
+    command::output(namespace.command("conntrack").arg("-F"))?;
+    Ok(())
+}
+
+/// Everything that should not have happened, in words; `vips` are the addresses of Services.
+pub fn complaints(lab: &Lab, vips: &[IpAddr]) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for namespace in lab.namespaces() {
+        let drops = reverse_path_drops(namespace)?;
+        if drops != 0 {
+            found.push(format!(
+                "{}: rp_filter dropped {drops} packets",
+                namespace.name()
+            ));
+        }
+    }
+    for node in lab.nodes() {
+        for counter in [firewall::INVALID, firewall::WRONG_WAY, firewall::REFUSED] {
+            let packets = firewall::packets(&node.namespace, counter)?;
+            if packets != 0 {
+                found.push(format!(
+                    "{}: {packets} packets counted as {counter}",
+                    node.name
+                ));
+            }
+        }
+        let entries = conntrack(&node.namespace)?;
+        let seen: Vec<_> = entries
+            .iter()
+            .filter(|entry| vips.iter().any(|vip| mentions(entry, *vip)))
+            .collect();
+        if let Some(example) = seen.first() {
+            let count = seen.len();
+            found.push(format!(
+                "{}: conntrack saw a Service address {count} times: {example}",
+                node.name
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// The state of all nodes, for a person who looks for the reason of a failure.
+pub fn report(lab: &Lab) -> String {
+    let mut text = String::new();
+    for namespace in lab.namespaces() {
+        let drops = reverse_path_drops(namespace).unwrap_or_default();
+        if drops != 0 {
+            let _ = writeln!(text, "{}: IPReversePathFilter {drops}", namespace.name());
+        }
+    }
+    for node in lab.nodes() {
+        let commands: [(&str, &[&str]); 5] = [
+            ("ip", &["-brief", "address"]),
+            ("ip", &["-s", "link"]),
+            ("nft", &["list", "ruleset"]),
+            ("conntrack", &["-L"]),
+            ("conntrack", &["-L", "-f", "ipv6"]),
+        ];
+        for (program, args) in commands {
+            let said = command::output(node.namespace.command(program).args(args))
+                .unwrap_or_else(|error| format!("{error:#}"));
+            let _ = writeln!(text, "--- {}: {program} {}", node.name, args.join(" "));
+            // Thousands of entries tell no more than some.
+            for line in said.lines().take(60) {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+    }
+    text
+}
+
+// Lines come in pairs: names, then values in the same columns.
+fn named_value(netstat: &str, name: &str) -> Option<u64> {
+    let mut lines = netstat.lines();
+    while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
+        let column = names.split_whitespace().position(|word| word == name);
+        if let Some(column) = column {
+            return values.split_whitespace().nth(column)?.parse().ok();
+        }
+    }
+    None
+}
+
+fn mentions(entry: &str, address: IpAddr) -> bool {
+    entry
+        .split_whitespace()
+        .filter_map(|word| word.split_once('='))
+        .filter(|(key, _)| matches!(*key, "src" | "dst"))
+        .any(|(_, value)| value.parse() == Ok(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_found_in_its_column() {
+        let netstat = "TcpExt: A IPReversePathFilter B\nTcpExt: 1 7 3\nIpExt: C\nIpExt: 4\n";
+        assert_eq!(Some(7), named_value(netstat, "IPReversePathFilter"));
+        assert_eq!(Some(4), named_value(netstat, "C"));
+        assert_eq!(None, named_value(netstat, "D"));
+    }
+
+    #[test]
+    fn an_address_is_not_found_inside_a_longer_one() {
+        let entry = "tcp 6 431999 ESTABLISHED src=10.244.1.2 dst=10.96.0.10 sport=1 dport=80";
+        assert!(mentions(entry, "10.96.0.10".parse().unwrap()));
+        assert!(!mentions(entry, "10.96.0.1".parse().unwrap()));
+        assert!(!mentions(entry, "fd00::1".parse().unwrap()));
+    }
+}
