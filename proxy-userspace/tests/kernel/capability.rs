@@ -1,1 +1,61 @@
 //! What the programs need from whoever loads them.
+
+use std::thread;
+
+use proxy_common::abi::Settings;
+use proxy_common::net::Proto;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+use crate::is_root;
+use crate::object::Object;
+use crate::world::{World, endpoint_addr, vip};
+
+/// What the DaemonSet grants, and nothing else.
+const SHIPPED: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::PERFMON);
+
+/// Runs `f` on a thread that holds these capabilities only.
+fn with_only(set: CapabilitySet, f: impl FnOnce() + Send + 'static) -> thread::Result<()> {
+    thread::spawn(move || {
+        let sets = CapabilitySets {
+            effective: set,
+            permitted: set,
+            inheritable: CapabilitySet::empty(),
+        };
+        set_capabilities(None, sets).unwrap();
+        assert_eq!(set, capabilities(None).unwrap().effective);
+        f();
+    })
+    .join()
+}
+
+#[test]
+fn every_program_loads_and_runs_with_the_shipped_capabilities_at_the_highest_limit() {
+    if !is_root() {
+        return;
+    }
+    let loaded = with_only(SHIPPED, || {
+        let mut settings = Settings::with_hz(250);
+        settings.cascade_limit = Settings::MAX_CASCADE_LIMIT;
+        let mut world = World::new(settings);
+        let endpoints: Vec<_> = (1..=20).map(|id| (endpoint_addr(false, id), 80)).collect();
+        world.service((vip(false, 1), 80), Proto::TCP, &endpoints);
+        let mut object = Object::load(settings);
+        object.write(&world.tables);
+        object.run("tc_in", &[0; 64]).unwrap();
+    });
+    loaded.unwrap();
+}
+
+#[test]
+fn no_program_loads_without_the_bpf_capability() {
+    if !is_root() {
+        return;
+    }
+    let without = SHIPPED.difference(CapabilitySet::BPF);
+    let refused = with_only(without, || {
+        Object::load(Settings::with_hz(250));
+    });
+    assert!(refused.is_err(), "the thread has not lost its capabilities");
+}

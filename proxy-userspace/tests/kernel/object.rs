@@ -50,7 +50,7 @@ impl Object {
             loader.map_max_entries(map, entries);
         }
         let mut ebpf = loader.load(OBJECT).unwrap();
-        for name in PROGRAMS {
+        for name in PROGRAMS.into_iter().chain(["noop"]) {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
