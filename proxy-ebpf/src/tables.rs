@@ -222,6 +222,7 @@ macro_rules! tables {
                     Part::Note => parts::$parts::note(),
                     Part::RepairReply => parts::$parts::repair_reply(),
                     Part::RepairForward => parts::$parts::repair_forward(),
+                    Part::Probe => parts::$parts::probe(),
                     Part::Choose => parts::$parts::choose(),
                     Part::Claim => parts::$parts::claim(),
                     Part::ClaimHalf => parts::$parts::claim_half(),

@@ -4,7 +4,7 @@ use super::lifetime;
 use super::open::drawn;
 use super::tables::{Past, Tables, Touch, find, state_of};
 use super::verdict::Step;
-use super::work::Work;
+use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow as _, FlowKey as _, Marks};
 use crate::abi::{Counter, Family, FlowState, Hook, Kind, State, Tier};
@@ -13,53 +13,60 @@ use crate::net::tcp::Flags;
 /// Services with more endpoints than this are not searched for a lost client's half.
 pub const MAX_PROBES: u32 = 64;
 
-/// Rebuilds the client's half of a TCP connection from the half of whichever endpoint has it;
-/// whether there was one.
+/// Rebuilds the client's half of a TCP connection from the half of whichever endpoint has it.
 #[inline(always)]
 pub fn repair_forward<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let key = &work.key;
-    let frontend_key = work.frontend_key();
-    let Some(frontend) = tables.frontend(&frontend_key) else {
+    let Some(frontend) = tables.frontend(&work.frontend_key()) else {
         return Step::NONE;
     };
     let n = frontend.inside.count();
     if n > MAX_PROBES {
         return Step::NONE;
     }
-    for index in 0..MAX_PROBES {
-        if index >= n {
-            break;
+    work.frontend = frontend;
+    let mut index = 0;
+    while index < n && index < MAX_PROBES {
+        work.index = index;
+        if tables.part(Part::Probe, work) == Step::REWRITE {
+            return Step::REWRITE;
         }
-        let Some((_, endpoint)) = drawn(tables, &frontend, index) else {
-            continue;
-        };
-        let reverse = F::FlowKey::new(
-            endpoint.addr(),
-            key.src(),
-            endpoint.port(),
-            key.sport(),
-            key.proto(),
-            Hook::EGRESS,
-        );
-        let Some((tier, flow)) = find(tables, &reverse) else {
-            continue;
-        };
-        let state = *flow.state();
-        let is_ours = state.marks.kind() == Kind::UNDNAT
-            && flow.new_src() == key.dst()
-            && state.new_sport == key.dport()
-            && state.new_dport == key.sport();
-        // A late FIN must not revive a dead flow.
-        if !is_ours || state.marks.state().is_closing() {
-            continue;
-        }
-        work.path.read_reverse(&reverse, flow);
-        tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
-        tables.count(Counter::Repaired);
-        work.change = work.path.towards_endpoint();
-        return Step::REWRITE;
+        index += 1;
     }
     Step::NONE
+}
+
+/// Rebuilds the client's half from that of endpoint `work.index`, if it has one.
+#[inline(always)]
+pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let Some((_, endpoint)) = drawn(tables, &work.frontend, work.index) else {
+        return Step::NONE;
+    };
+    let key = &work.key;
+    let reverse = F::FlowKey::new(
+        endpoint.addr(),
+        key.src(),
+        endpoint.port(),
+        key.sport(),
+        key.proto(),
+        Hook::EGRESS,
+    );
+    let Some((tier, flow)) = find(tables, &reverse) else {
+        return Step::NONE;
+    };
+    let state = *flow.state();
+    let is_ours = state.marks.kind() == Kind::UNDNAT
+        && flow.new_src() == key.dst()
+        && state.new_sport == key.dport()
+        && state.new_dport == key.sport();
+    // A late FIN must not revive a dead flow.
+    if !is_ours || state.marks.state().is_closing() {
+        return Step::NONE;
+    }
+    work.path.read_reverse(&reverse, flow);
+    tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
+    tables.count(Counter::Repaired);
+    work.change = work.path.towards_endpoint();
+    Step::REWRITE
 }
 
 /// What a half tells of its partner.

@@ -12,7 +12,7 @@ use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
 use super::{ingress, note, open, repair};
 use crate::abi::flow::FlowKey as _;
-use crate::abi::{Family, Kind, Tier};
+use crate::abi::{Family, Frontend, Kind, Tier};
 use crate::net::tcp::Flags;
 use bytemuck::Zeroable as _;
 
@@ -35,6 +35,10 @@ pub struct Work<F: Family> {
     pub touch: Touch,
     /// What becomes of the packet.
     pub change: Change<F::Addr>,
+    /// The frontend whose endpoints are asked for a lost half.
+    pub frontend: Frontend,
+    /// Which of them is asked.
+    pub index: u32,
     /// The half that is worked on.
     pub kind: Kind,
     /// Whether the flow moves to the established tier.
@@ -62,6 +66,8 @@ pub enum Part {
     RepairReply,
     /// The client's half is lost: [`repair::repair_forward`].
     RepairForward,
+    /// One endpoint is asked for it: [`repair::probe`].
+    Probe,
     /// The endpoint is drawn: [`open::choose`].
     Choose,
     /// The endpoint's side is claimed: [`open::claim`].
@@ -83,6 +89,7 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::Note => note::note(tables, work),
         Part::RepairReply => repair::repair_reply(tables, work),
         Part::RepairForward => repair::repair_forward(tables, work),
+        Part::Probe => repair::probe(tables, work),
         Part::Choose => open::choose(tables, work),
         Part::Claim => open::claim(tables, work),
         Part::ClaimHalf => open::claim_half(tables, work),
@@ -116,6 +123,8 @@ impl<F: Family> Work<F> {
             past: Past::default(),
             touch: Touch::default(),
             change,
+            frontend: Frontend::zeroed(),
+            index: 0,
             kind: Kind::DNAT,
             moves: false,
             replaces: false,
