@@ -28,3 +28,6 @@ pub use ingress::ingress;
 pub use packet::Packet;
 pub use tables::{Insert, Tables};
 pub use verdict::Verdict;
+
+#[cfg(test)]
+mod tests;

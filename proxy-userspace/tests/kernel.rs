@@ -14,8 +14,6 @@ mod generate;
 mod lottery;
 #[path = "kernel/object.rs"]
 mod object;
-#[path = "kernel/world.rs"]
-mod world;
 
 /// Whether this process may load programs. Where the rings are required it must.
 fn is_root() -> bool {

@@ -7,6 +7,7 @@ use std::vec::Vec;
 use bytemuck::Pod;
 
 mod packet;
+pub mod world;
 
 pub use packet::MemoryPacket;
 

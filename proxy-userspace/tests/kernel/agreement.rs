@@ -7,8 +7,8 @@ use proxy_common::net::{Proto, eth};
 
 use crate::generate::Packets;
 use crate::object::{Object, Run};
-use crate::world::{World, endpoint_addr, vip};
 use crate::{is_long, is_root};
+use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
 
 /// Two families, both protocols, sets of 0, 1, 2, 3, 10, 14 endpoints, endpoints shared by
 /// Services; time and draws as the test sets them.

@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 
 use crate::is_root;
 use crate::object::Object;
-use crate::world::{World, endpoint_addr, vip};
+use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
 
 /// What the DaemonSet grants, and nothing else.
 const SHIPPED: CapabilitySet = CapabilitySet::BPF

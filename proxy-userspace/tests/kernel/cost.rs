@@ -9,7 +9,7 @@ use proxy_common::net::Proto;
 
 use crate::is_root;
 use crate::object::{Object, PROGRAMS};
-use crate::world::{World, client_addr, vip};
+use proxy_common::datapath::memory::world::{World, client_addr, vip};
 
 #[test]
 fn every_program_loads_and_its_size_is_printed() {

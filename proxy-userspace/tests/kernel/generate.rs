@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use etherparse::PacketBuilder;
 use proxy_common::lottery::{Random as _, XorShift, below};
 
-use crate::world::{client_addr, endpoint_addr, vip};
+use proxy_common::datapath::memory::world::{client_addr, endpoint_addr, vip};
 
 /// An address and a port.
 type Peer = (IpAddr, u16);

@@ -9,7 +9,7 @@ use statrs::distribution::{ChiSquared, ContinuousCDF as _};
 
 use crate::is_root;
 use crate::object::Object;
-use crate::world::{World, endpoint_addr, vip};
+use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
 
 /// The probability that fair draws are spread as unevenly as these or more so.
 fn p_value(counts: &[u64]) -> f64 {

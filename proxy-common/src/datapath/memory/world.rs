@@ -1,29 +1,34 @@
-//! Services and endpoints for tests, in the memory form of the maps.
+//! Services and endpoints in the memory form of the maps, for tests.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::vec::Vec;
 
-use proxy_common::abi::bits::bit_of;
-use proxy_common::abi::{
+use super::MemoryTables;
+use crate::abi::bits::bit_of;
+use crate::abi::{
     Endpoint4, Endpoint6, EndpointFlags, EndpointSet, Family, Frontend, FrontendFlags, Frontends4,
     Frontends6, Settings, Slot, V4, V6,
 };
-use proxy_common::datapath::memory::MemoryTables;
-use proxy_common::net::{Address, Port, Proto};
+use crate::net::{Address, Ip4, Ip6, Port, Proto};
 
 /// Builds the tables of a few Services.
-pub(crate) struct World {
-    pub(crate) tables: MemoryTables,
+pub struct World {
+    /// The tables.
+    pub tables: MemoryTables,
     next_service: u32,
     next_endpoint: u32,
 }
 
 fn set_bit<A: Address>(words: &mut [u64], addr: A) {
     let (word, mask) = bit_of(addr);
-    words[word as usize] |= mask;
+    if let Some(bits) = words.get_mut(word as usize) {
+        *bits |= mask;
+    }
 }
 
 impl World {
-    pub(crate) fn new(settings: Settings) -> Self {
+    /// No Service yet.
+    pub fn new(settings: Settings) -> Self {
         Self {
             tables: MemoryTables::new(settings),
             next_service: 1,
@@ -32,7 +37,7 @@ impl World {
     }
 
     /// Adds a service port with these endpoints and returns its number.
-    pub(crate) fn service(
+    pub fn service(
         &mut self,
         vip: (IpAddr, u16),
         proto: Proto,
@@ -63,18 +68,12 @@ impl World {
         let port = Port::new(vip.1);
         match vip.0 {
             IpAddr::V4(addr) => {
-                set_bit(
-                    &mut self.tables.frontend_bits,
-                    proxy_common::net::Ip4::from(addr),
-                );
+                set_bit(&mut self.tables.frontend_bits, Ip4::from(addr));
                 let key = V4::frontend_key(addr.into(), port, proto);
                 self.tables.v4.frontends.insert(key, frontend);
             }
             IpAddr::V6(addr) => {
-                set_bit(
-                    &mut self.tables.frontend_bits,
-                    proxy_common::net::Ip6::from(addr),
-                );
+                set_bit(&mut self.tables.frontend_bits, Ip6::from(addr));
                 let key = V6::frontend_key(addr.into(), port, proto);
                 self.tables.v6.frontends.insert(key, frontend);
             }
@@ -86,10 +85,7 @@ impl World {
         let port = Port::new(port);
         match addr {
             IpAddr::V4(addr) => {
-                set_bit(
-                    &mut self.tables.endpoint_bits,
-                    proxy_common::net::Ip4::from(addr),
-                );
+                set_bit(&mut self.tables.endpoint_bits, Ip4::from(addr));
                 self.tables.v4.endpoints.insert(
                     id,
                     Endpoint4 {
@@ -103,10 +99,7 @@ impl World {
                 );
             }
             IpAddr::V6(addr) => {
-                set_bit(
-                    &mut self.tables.endpoint_bits,
-                    proxy_common::net::Ip6::from(addr),
-                );
+                set_bit(&mut self.tables.endpoint_bits, Ip6::from(addr));
                 self.tables.v6.endpoints.insert(
                     id,
                     Endpoint6 {
@@ -140,13 +133,14 @@ impl World {
                 let doors = doors.chain([(vip.into(), vip_port)]).collect::<Vec<_>>();
                 self.tables.v6.reverse.insert(key, Frontends6::new(doors));
             }
-            _ => panic!("a frontend and its endpoints are of one family"),
+            // A frontend and its endpoints are of one family.
+            _ => {}
         }
     }
 }
 
 /// The `n`th endpoint address of a family: 10.244.2.x, fd00:10:244:2::x.
-pub(crate) fn endpoint_addr(is_v6: bool, n: u32) -> IpAddr {
+pub fn endpoint_addr(is_v6: bool, n: u32) -> IpAddr {
     if is_v6 {
         Ipv6Addr::from(0xfd00_0010_0244_0002_u128 << 64 | u128::from(n)).into()
     } else {
@@ -155,7 +149,7 @@ pub(crate) fn endpoint_addr(is_v6: bool, n: u32) -> IpAddr {
 }
 
 /// The `n`th client address of a family: 10.244.1.x, fd00:10:244:1::x.
-pub(crate) fn client_addr(is_v6: bool, n: u32) -> IpAddr {
+pub fn client_addr(is_v6: bool, n: u32) -> IpAddr {
     if is_v6 {
         Ipv6Addr::from(0xfd00_0010_0244_0001_u128 << 64 | u128::from(n)).into()
     } else {
@@ -164,7 +158,7 @@ pub(crate) fn client_addr(is_v6: bool, n: u32) -> IpAddr {
 }
 
 /// The `n`th Service address of a family: 10.96.0.x, fd00:10:96::x.
-pub(crate) fn vip(is_v6: bool, n: u32) -> IpAddr {
+pub fn vip(is_v6: bool, n: u32) -> IpAddr {
     if is_v6 {
         Ipv6Addr::from(0xfd00_0010_0096_u128 << 80 | u128::from(n)).into()
     } else {

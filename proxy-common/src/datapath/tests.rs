@@ -1,0 +1,264 @@
+//! The data path over plain memory, packet by packet.
+
+use core::net::{IpAddr, SocketAddr};
+use std::vec::Vec;
+
+use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+
+use super::memory::world::{World, client_addr, endpoint_addr, vip};
+use super::memory::{MemoryPacket, MemoryRoom, MemoryTables};
+use super::{Verdict, egress, ingress};
+use crate::abi::{Counter, Settings, Tier};
+use crate::net::{Proto, eth};
+
+mod hairpin;
+mod open;
+mod repair;
+mod state;
+mod udp;
+
+/// Both families and both protocols, for tests that must hold in all four.
+const ALL: [(bool, Proto); 4] = [
+    (false, Proto::TCP),
+    (false, Proto::UDP),
+    (true, Proto::TCP),
+    (true, Proto::UDP),
+];
+
+/// TCP flags as letters, and the numbers that go with them.
+#[derive(Clone, Copy)]
+struct Tcp {
+    flags: &'static str,
+    seq: u32,
+    ack: u32,
+}
+
+const SYN: Tcp = tcp("S", 100, 0);
+const SYN_ACK: Tcp = tcp("SA", 900, 101);
+const ACK: Tcp = tcp("A", 101, 901);
+const REPLY: Tcp = tcp("A", 901, 101);
+const FIN: Tcp = tcp("FA", 101, 901);
+const RST: Tcp = tcp("R", 101, 0);
+
+const fn tcp(flags: &'static str, seq: u32, ack: u32) -> Tcp {
+    Tcp { flags, seq, ack }
+}
+
+/// What came of a packet: the addresses it carries now, unless it was dropped.
+type Outcome = Result<(SocketAddr, SocketAddr), Counter>;
+
+/// A node's tables, and packets through them.
+struct Node {
+    world: World,
+    proto: Proto,
+}
+
+impl Node {
+    fn new(proto: Proto) -> Self {
+        Self {
+            world: World::new(Settings::with_hz(250)),
+            proto,
+        }
+    }
+
+    /// A Service at the `n`th address, port 80, with these endpoints at port 8080.
+    fn service(&mut self, is_v6: bool, n: u32, endpoints: &[u32]) -> SocketAddr {
+        let endpoints: Vec<_> = endpoints
+            .iter()
+            .map(|id| (endpoint_addr(is_v6, *id), 8080))
+            .collect();
+        self.world
+            .service((vip(is_v6, n), 80), self.proto, &endpoints);
+        SocketAddr::new(vip(is_v6, n), 80)
+    }
+
+    fn tables(&mut self) -> &mut MemoryTables {
+        &mut self.world.tables
+    }
+
+    fn later(&mut self, seconds: u32) {
+        self.tables().now += seconds;
+    }
+
+    fn counted(&mut self, counter: Counter) -> u64 {
+        self.tables().counted(counter)
+    }
+
+    /// A packet that comes in.
+    fn enters(&mut self, from: SocketAddr, to: SocketAddr, tcp: Tcp) -> Outcome {
+        self.run(from, to, tcp, true)
+    }
+
+    /// A packet that goes out.
+    fn leaves(&mut self, from: SocketAddr, to: SocketAddr, tcp: Tcp) -> Outcome {
+        self.run(from, to, tcp, false)
+    }
+
+    fn run(&mut self, from: SocketAddr, to: SocketAddr, tcp: Tcp, enters: bool) -> Outcome {
+        let mut packet = MemoryPacket::frame(frame(self.proto, from, to, tcp));
+        let room = &mut MemoryRoom::default();
+        let tables = &mut self.world.tables;
+        let verdict = if enters {
+            ingress(&mut packet, tables, room, eth::LEN)
+        } else {
+            egress(&mut packet, tables, room, eth::LEN)
+        };
+        match verdict {
+            Verdict::Drop(reason) => Err(reason),
+            Verdict::Pass => {
+                assert_eq!((from, to), addresses(packet.bytes()));
+                Ok((from, to))
+            }
+            Verdict::Rewritten => Ok(addresses(packet.bytes())),
+        }
+    }
+
+    /// Opens a connection from the `n`th client and returns its endpoint.
+    fn connect(&mut self, client: SocketAddr, service: SocketAddr) -> SocketAddr {
+        let (from, endpoint) = self.enters(client, service, SYN).unwrap();
+        assert_eq!(
+            (service, client),
+            self.leaves(endpoint, from, SYN_ACK).unwrap()
+        );
+        assert_eq!((from, endpoint), self.enters(client, service, ACK).unwrap());
+        endpoint
+    }
+
+    /// Takes an endpoint away, as the controller does when its slot is given up.
+    fn remove_endpoint(&mut self, addr: IpAddr) {
+        let tables = self.tables();
+        for endpoint in tables.v4.endpoints.values_mut() {
+            if IpAddr::from(endpoint.addr) == addr {
+                endpoint.generation += 1;
+                endpoint.flags = crate::abi::EndpointFlags::NONE;
+            }
+        }
+        for endpoint in tables.v6.endpoints.values_mut() {
+            if IpAddr::from(endpoint.addr) == addr {
+                endpoint.generation += 1;
+                endpoint.flags = crate::abi::EndpointFlags::NONE;
+            }
+        }
+    }
+
+    /// How many halves a tier holds.
+    fn halves(&mut self, tier: Tier) -> usize {
+        let tables = self.tables();
+        tables.v4.tier(tier).len() + tables.v6.tier(tier).len()
+    }
+
+    /// Loses every half at one hook, as a full table does.
+    fn lose(&mut self, hook: crate::abi::Hook) {
+        let tables = self.tables();
+        tables.v4.flows.retain(|key, _| key.hook != hook);
+        tables.v6.flows.retain(|key, _| key.hook != hook);
+        tables.v4.half_open.retain(|key, _| key.hook != hook);
+        tables.v6.half_open.retain(|key, _| key.hook != hook);
+    }
+}
+
+fn client(is_v6: bool, n: u32, port: u16) -> SocketAddr {
+    SocketAddr::new(client_addr(is_v6, n), port)
+}
+
+fn frame(proto: Proto, from: SocketAddr, to: SocketAddr, tcp: Tcp) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let builder = match (from.ip(), to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 64),
+        (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), 64),
+        _ => unreachable!("both addresses are of one family"),
+    };
+    let mut bytes = Vec::new();
+    if proto == Proto::UDP {
+        let udp = builder.udp(from.port(), to.port());
+        udp.write(&mut bytes, b"payload").unwrap();
+        return bytes;
+    }
+    let mut header = builder.tcp(from.port(), to.port(), tcp.seq, 64_000);
+    for flag in tcp.flags.chars() {
+        header = match flag {
+            'S' => header.syn(),
+            'A' => header.ack(tcp.ack),
+            'F' => header.fin(),
+            _ => header.rst(),
+        };
+    }
+    header.write(&mut bytes, b"payload").unwrap();
+    bytes
+}
+
+/// The addresses of a packet, its checksums verified by an independent implementation.
+fn addresses(bytes: &[u8]) -> (SocketAddr, SocketAddr) {
+    let packet = SlicedPacket::from_ethernet(bytes).unwrap();
+    let transport = packet.transport.unwrap();
+    let (sport, dport, good) = match (&packet.net, &transport) {
+        (Some(NetSlice::Ipv4(net)), TransportSlice::Tcp(tcp)) => {
+            let header = net.header();
+            assert_eq!(
+                header.to_header().calc_header_checksum(),
+                header.header_checksum()
+            );
+            let sum = tcp
+                .calc_checksum_ipv4(header.source(), header.destination())
+                .unwrap();
+            (
+                tcp.source_port(),
+                tcp.destination_port(),
+                sum == tcp.checksum(),
+            )
+        }
+        (Some(NetSlice::Ipv6(net)), TransportSlice::Tcp(tcp)) => {
+            let header = net.header();
+            let sum = tcp
+                .calc_checksum_ipv6(header.source(), header.destination())
+                .unwrap();
+            (
+                tcp.source_port(),
+                tcp.destination_port(),
+                sum == tcp.checksum(),
+            )
+        }
+        (Some(NetSlice::Ipv4(net)), TransportSlice::Udp(udp)) => {
+            let header = net.header();
+            assert_eq!(
+                header.to_header().calc_header_checksum(),
+                header.header_checksum()
+            );
+            let fresh = udp
+                .to_header()
+                .calc_checksum_ipv4_raw(header.source(), header.destination(), udp.payload())
+                .unwrap();
+            (
+                udp.source_port(),
+                udp.destination_port(),
+                fresh == udp.checksum(),
+            )
+        }
+        (Some(NetSlice::Ipv6(net)), TransportSlice::Udp(udp)) => {
+            let header = net.header();
+            let fresh = udp
+                .to_header()
+                .calc_checksum_ipv6_raw(header.source(), header.destination(), udp.payload())
+                .unwrap();
+            (
+                udp.source_port(),
+                udp.destination_port(),
+                fresh == udp.checksum(),
+            )
+        }
+        _ => unreachable!("tests send TCP and UDP only"),
+    };
+    assert!(good, "the transport checksum is wrong: {bytes:02x?}");
+    let (src, dst): (IpAddr, IpAddr) = match packet.net.unwrap() {
+        NetSlice::Ipv4(net) => (
+            net.header().source_addr().into(),
+            net.header().destination_addr().into(),
+        ),
+        NetSlice::Ipv6(net) => (
+            net.header().source_addr().into(),
+            net.header().destination_addr().into(),
+        ),
+        NetSlice::Arp(_) => unreachable!("tests send no ARP"),
+    };
+    (SocketAddr::new(src, sport), SocketAddr::new(dst, dport))
+}

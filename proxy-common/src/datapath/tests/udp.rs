@@ -1,0 +1,95 @@
+//! Datagrams: flows without beginning and end.
+
+use super::*;
+use crate::datapath::lifetime;
+
+#[test]
+fn a_udp_flow_leaves_an_endpoint_that_is_gone_at_its_next_packet_while_tcp_goes_on() {
+    for (is_v6, proto) in ALL {
+        let mut node = Node::new(proto);
+        let service = node.service(is_v6, 1, &[1, 2]);
+        let client = client(is_v6, 1, 40_000);
+        let endpoint = node.connect(client, service);
+        node.remove_endpoint(endpoint.ip());
+        // The set still lists it: what is drawn again must be drawn from what is alive.
+        let mut moved = node.enters(client, service, ACK);
+        for _ in 0..50 {
+            if moved.is_ok() {
+                break;
+            }
+            moved = node.enters(client, service, ACK);
+        }
+        let (_, now) = moved.unwrap();
+        if proto == Proto::TCP {
+            assert_eq!(endpoint, now);
+        } else {
+            assert_ne!(endpoint, now);
+            // What the one that is gone still sends is not the new one's answer.
+            assert_eq!(Ok((endpoint, client)), node.leaves(endpoint, client, REPLY));
+            assert_eq!((service, client), node.leaves(now, client, REPLY).unwrap());
+        }
+    }
+}
+
+#[test]
+fn an_idle_udp_flow_is_drawn_again_after_conntracks_timeouts() {
+    for (answered, timeout) in [
+        (false, lifetime::UDP_UNREPLIED),
+        (true, lifetime::UDP_REPLIED),
+    ] {
+        let mut node = Node::new(Proto::UDP);
+        let service = node.service(false, 1, &[1, 2, 3]);
+        let client = client(false, 1, 5000);
+        let (_, endpoint) = node.enters(client, service, SYN).unwrap();
+        if answered {
+            node.leaves(endpoint, client, REPLY).unwrap();
+        }
+        node.later(timeout);
+        assert_eq!(endpoint, node.enters(client, service, SYN).unwrap().1);
+        assert_eq!(0, node.counted(Counter::Repick));
+        node.later(timeout + 1);
+        node.enters(client, service, SYN).unwrap();
+        assert_eq!(1, node.counted(Counter::Repick));
+    }
+}
+
+#[test]
+fn answers_alone_keep_a_udp_flow() {
+    let mut node = Node::new(Proto::UDP);
+    let service = node.service(true, 1, &[1, 2, 3]);
+    let client = client(true, 1, 5000);
+    let (_, endpoint) = node.enters(client, service, SYN).unwrap();
+    for _ in 0..10 {
+        node.later(lifetime::UDP_REPLIED / 3);
+        assert_eq!(
+            (service, client),
+            node.leaves(endpoint, client, REPLY).unwrap()
+        );
+    }
+    assert_eq!(endpoint, node.enters(client, service, SYN).unwrap().1);
+    assert_eq!(0, node.counted(Counter::Repick));
+}
+
+#[test]
+fn a_udp_flow_is_established_when_it_goes_on_answered_for_two_seconds() {
+    let mut node = Node::new(Proto::UDP);
+    let service = node.service(false, 1, &[1]);
+    let client = client(false, 1, 5000);
+    let (_, endpoint) = node.enters(client, service, SYN).unwrap();
+    node.leaves(endpoint, client, REPLY).unwrap();
+    node.enters(client, service, SYN).unwrap();
+    assert_eq!(
+        (0, 2),
+        (node.halves(Tier::Established), node.halves(Tier::HalfOpen))
+    );
+    node.later(lifetime::UDP_PROVED + 1);
+    node.enters(client, service, SYN).unwrap();
+    assert_eq!(
+        (2, 0),
+        (node.halves(Tier::Established), node.halves(Tier::HalfOpen))
+    );
+    assert_eq!(
+        (service, client),
+        node.leaves(endpoint, client, REPLY).unwrap()
+    );
+}
