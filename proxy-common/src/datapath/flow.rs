@@ -47,6 +47,12 @@ pub struct Path<F: Family> {
     pub generation: u32,
 }
 
+/// Addresses and ports, the source's first.
+type Ends<'a, F> = (
+    (&'a <F as Family>::Addr, &'a <F as Family>::Addr),
+    (Port, Port),
+);
+
 impl<F: Family> Path<F> {
     /// No flow.
     pub fn empty() -> Self {
@@ -185,7 +191,7 @@ impl<F: Family> Path<F> {
 
     /// What one half turns its packets into: addresses and ports, source first.
     #[inline(always)]
-    const fn result(&self, kind: Kind) -> ((&F::Addr, &F::Addr), (Port, Port)) {
+    const fn result(&self, kind: Kind) -> Ends<'_, F> {
         match kind {
             Kind::DNAT => (
                 (&self.client, &self.endpoint),
@@ -207,22 +213,22 @@ impl<F: Family> Path<F> {
     /// Whether `held`, found at the key of one half, is that half.
     #[inline(always)]
     pub fn is_half(&self, kind: Kind, held: &F::Flow) -> bool {
-        let ((new_src, new_dst), (new_sport, new_dport)) = self.result(kind);
+        let ((src, dst), (sport, dport)) = self.result(kind);
         let state = held.state();
         state.marks.kind() == kind
-            && state.new_sport == new_sport
-            && state.new_dport == new_dport
-            && held.new_src() == *new_src
-            && held.new_dst() == *new_dst
+            && state.new_sport == sport
+            && state.new_dport == dport
+            && held.new_src() == *src
+            && held.new_dst() == *dst
     }
 
     /// Writes one half.
     #[inline(always)]
     pub fn fill_half(&self, kind: Kind, past: Past, half: &mut F::Flow) {
-        let (addrs, (new_sport, new_dport)) = self.result(kind);
+        let (addrs, (sport, dport)) = self.result(kind);
         let state = FlowState {
-            new_sport,
-            new_dport,
+            new_sport: sport,
+            new_dport: dport,
             service: self.service,
             endpoint: self.slot,
             generation: self.generation,

@@ -66,7 +66,7 @@ impl Wire for V4 {
     fn network<P: Packet>(packet: &mut P, offset: usize) -> Option<Network<Self>> {
         packet.ready(offset + size_of::<Ipv4Header>() + size_of::<TcpHeader>());
         let header: Ipv4Header = packet.load(offset)?;
-        let len = header.len()?;
+        let len = header.header_len()?;
         if len > size_of::<Ipv4Header>() {
             packet.ready(offset + len + size_of::<TcpHeader>());
         }

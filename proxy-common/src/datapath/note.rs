@@ -178,7 +178,7 @@ pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) ->
 /// its SYN, which its own stack allows only after that. UDP: as in conntrack, an answered flow
 /// that goes on for two seconds.
 #[inline(always)]
-fn is_proved(flow: &FlowState, event: &Event) -> bool {
+const fn is_proved(flow: &FlowState, event: &Event) -> bool {
     let replied = flow.marks.state().any(State::REPLIED);
     if !event.is_tcp {
         return replied && event.now.saturating_sub(flow.proof) > lifetime::UDP_PROVED;

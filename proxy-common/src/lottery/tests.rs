@@ -1,3 +1,5 @@
+#![expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+
 use std::vec;
 use std::vec::Vec;
 

@@ -42,7 +42,7 @@ pub const DST: usize = 16;
 impl Ipv4Header {
     /// Length of the header with its options in bytes; `None` if this is no IPv4 header.
     #[inline(always)]
-    pub const fn len(&self) -> Option<usize> {
+    pub const fn header_len(&self) -> Option<usize> {
         let len = (self.version_ihl & 0x0f) as usize * 4;
         if self.version_ihl >> 4 == 4 && len >= 20 {
             Some(len)

@@ -110,7 +110,15 @@ impl Packets {
         };
         let payload = vec![0x5a; self.below(64) as usize];
         let mut bytes = Vec::new();
-        match self.below(20) {
+        // Port 80 is served over TCP, port 53 over both.
+        let is_web = [src.1, dst.1].iter().any(|port| [80, 8080].contains(port));
+        let kind = self.below(20);
+        let kind = if is_web && (9..16).contains(&kind) {
+            0
+        } else {
+            kind
+        };
+        match kind {
             0..9 => {
                 let mut tcp = builder.tcp(src.1, dst.1, self.random.draw(), 64_000);
                 match self.below(8) {

@@ -6,8 +6,8 @@ use std::vec::Vec;
 use super::MemoryTables;
 use crate::abi::bits::bit_of;
 use crate::abi::{
-    Endpoint4, Endpoint6, EndpointFlags, EndpointSet, Family, Frontend, FrontendFlags, Frontends4,
-    Frontends6, Settings, Slot, V4, V6,
+    Endpoint4, Endpoint6, EndpointFlags, EndpointSet, Family as _, Frontend, FrontendFlags,
+    Frontends4, Frontends6, Settings, Slot, V4, V6,
 };
 use crate::net::{Address, Ip4, Ip6, Port, Proto};
 
@@ -139,7 +139,7 @@ impl World {
     }
 }
 
-/// The `n`th endpoint address of a family: 10.244.2.x, fd00:10:244:2::x.
+/// The `n`th endpoint address of a family: `10.244.2.x`, `fd00:10:244:2::x`.
 pub fn endpoint_addr(is_v6: bool, n: u32) -> IpAddr {
     if is_v6 {
         Ipv6Addr::from(0xfd00_0010_0244_0002_u128 << 64 | u128::from(n)).into()
@@ -148,7 +148,7 @@ pub fn endpoint_addr(is_v6: bool, n: u32) -> IpAddr {
     }
 }
 
-/// The `n`th client address of a family: 10.244.1.x, fd00:10:244:1::x.
+/// The `n`th client address of a family: `10.244.1.x`, `fd00:10:244:1::x`.
 pub fn client_addr(is_v6: bool, n: u32) -> IpAddr {
     if is_v6 {
         Ipv6Addr::from(0xfd00_0010_0244_0001_u128 << 64 | u128::from(n)).into()
@@ -157,7 +157,7 @@ pub fn client_addr(is_v6: bool, n: u32) -> IpAddr {
     }
 }
 
-/// The `n`th Service address of a family: 10.96.0.x, fd00:10:96::x.
+/// The `n`th Service address of a family: `10.96.0.x`, `fd00:10:96::x`.
 pub fn vip(is_v6: bool, n: u32) -> IpAddr {
     if is_v6 {
         Ipv6Addr::from(0xfd00_0010_0096_u128 << 80 | u128::from(n)).into()
