@@ -34,14 +34,14 @@ fn draw(object: &mut Object, n: u32, draws: u32) -> Vec<u64> {
         .write(&mut frame, &[0; 8])
         .unwrap();
     let before = object.picks(false, n + 1);
+    let program = object.program("tc_in");
     for draw in 0..draws {
         // 10.(draw / 2^16).x.x and a fixed port: every packet is the first of a flow. Checksums
         // need not be right for that.
         frame[27..30].copy_from_slice(&draw.to_be_bytes()[1..]);
         frame[26] = 10 + (draw >> 24) as u8;
         frame[34..36].copy_from_slice(&40_000u16.to_be_bytes());
-        let run = object.run("tc_in", &frame).unwrap();
-        assert_eq!(-1, run.action);
+        assert_eq!(-1, Object::poke(program, &frame));
     }
     let after = object.picks(false, n + 1);
     // Element 0 of the endpoint array is not used.

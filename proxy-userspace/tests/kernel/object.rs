@@ -80,6 +80,13 @@ impl Object {
         })
     }
 
+    /// Runs a program once and returns only what it said.
+    pub(crate) fn poke(program: &SchedClassifier, packet: &[u8]) -> i32 {
+        let mut options = TestRunOptions::new();
+        options.data_in = Some(packet);
+        program.test_run(options).unwrap().return_value as i32
+    }
+
     /// Runs a program many times over the same packet and returns the mean, in nanoseconds.
     pub(crate) fn time(&self, name: &str, packet: &[u8], repeat: u32) -> f64 {
         let mut options = TestRunOptions::new();
