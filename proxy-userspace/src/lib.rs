@@ -1,1 +1,16 @@
-//! The controller of kube-lottery.
+//! The controller of kube-lottery: reads what a cluster declares, plans the tables of the data
+//! path and keeps them, and the devices of this node, as planned.
+//!
+//! [`manifests`] and [`cluster`] turn API objects into the [`model`], [`plan`] turns the model into
+//! operations on tables and does no I/O, [`dataplane`] alone touches the kernel's tables and
+//! programs, [`node`] watches this node's devices. [`controller`] connects them.
+
+//pub mod cli;
+pub mod cluster;
+//pub mod controller;
+//pub mod dataplane;
+//pub mod log;
+pub mod manifests;
+pub mod model;
+//pub mod node;
+//pub mod plan;

@@ -1,0 +1,243 @@
+//! v1 Service.
+
+use k8s_openapi::api::core::v1::{Service as ApiService, ServicePort as ApiPort, ServiceSpec};
+
+use super::{Convert, Converted, Invalid, object_name, port, protocol, unicast};
+use crate::model::{Family, Object, Service, ServicePort};
+use std::net::IpAddr;
+
+/// Its presence, whatever its value, gives the Service to another proxy.
+const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
+
+impl Convert for ApiService {
+    fn convert(&self) -> Result<Converted, Invalid> {
+        let name = object_name(&self.metadata)?;
+        let no_spec = ServiceSpec::default();
+        let spec = self.spec.as_ref().unwrap_or(&no_spec);
+        let labels = self.metadata.labels.as_ref();
+        let is_foreign = labels.is_some_and(|labels| labels.contains_key(OTHER_PROXY));
+        if is_foreign || spec.type_.as_deref() == Some("ExternalName") {
+            return Ok(Converted::NOTHING);
+        }
+        let texts = cluster_ip_texts(spec)?;
+        match texts.first() {
+            None => {
+                return Ok(Converted::nothing_because(vec![Invalid::new(
+                    "spec.clusterIP",
+                    "",
+                    "give an address, or None for a headless Service",
+                )]));
+            }
+            Some(&"None") => return Ok(Converted::NOTHING),
+            Some(_) => {}
+        }
+        let cluster_ips = cluster_ips(&texts, spec.ip_families.as_deref().unwrap_or_default())?;
+        let ports = ports(spec.ports.as_deref().unwrap_or_default())?;
+        Ok(Converted {
+            object: Some(Object::Service(
+                Service {
+                    name,
+                    cluster_ips,
+                    ports,
+                }
+                .into(),
+            )),
+            left_out: Vec::new(),
+        })
+    }
+}
+
+/// The texts of `clusterIPs`, or of `clusterIP` where only that is given.
+fn cluster_ip_texts(spec: &ServiceSpec) -> Result<Vec<&str>, Invalid> {
+    let single = spec.cluster_ip.as_deref().unwrap_or_default();
+    let several = spec.cluster_ips.as_deref().unwrap_or_default();
+    match several.first() {
+        None if single.is_empty() => Ok(Vec::new()),
+        None => Ok(vec![single]),
+        Some(first) if !single.is_empty() && first != single => Err(Invalid::new(
+            "spec.clusterIP",
+            single,
+            "must equal spec.clusterIPs[0]",
+        )),
+        Some(_) => Ok(several.iter().map(String::as_str).collect()),
+    }
+}
+
+fn cluster_ips(texts: &[&str], families: &[String]) -> Result<Vec<IpAddr>, Invalid> {
+    let mut addrs: Vec<IpAddr> = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        let field = || format!("spec.clusterIPs[{index}]");
+        let addr = unicast(text, field)?;
+        let family = Family::of(addr);
+        if addrs.iter().any(|other| Family::of(*other) == family) {
+            return Err(Invalid::new(
+                field(),
+                text,
+                "one address of each family at most",
+            ));
+        }
+        if families
+            .get(index)
+            .is_some_and(|want| *want != family.to_string())
+        {
+            return Err(Invalid::new(
+                field(),
+                text,
+                "must be of the family in spec.ipFamilies",
+            ));
+        }
+        addrs.push(addr);
+    }
+    Ok(addrs)
+}
+
+fn ports(ports: &[ApiPort]) -> Result<Vec<ServicePort>, Invalid> {
+    let mut taken: Vec<ServicePort> = Vec::with_capacity(ports.len());
+    for (index, given) in ports.iter().enumerate() {
+        let field = |name: &str| format!("spec.ports[{index}].{name}");
+        let new = ServicePort {
+            name: given.name.as_deref().unwrap_or_default().into(),
+            protocol: protocol(given.protocol.as_deref(), || field("protocol"))?,
+            port: port(given.port, || field("port"))?,
+        };
+        if taken.iter().any(|old| old.name == new.name) {
+            return Err(Invalid::new(
+                field("name"),
+                &new.name,
+                "each port of a Service needs a name of its own",
+            ));
+        }
+        if taken
+            .iter()
+            .any(|old| (old.port, old.protocol) == (new.port, new.protocol))
+        {
+            return Err(Invalid::new(
+                field("port"),
+                new.port,
+                "each port number may be given once for a protocol",
+            ));
+        }
+        taken.push(new);
+    }
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ObjectName, Protocol};
+
+    fn service(yaml: &str) -> ApiService {
+        serde_saphyr::from_str(yaml).unwrap()
+    }
+
+    fn converted(yaml: &str) -> Option<Service> {
+        match service(yaml).convert().unwrap().object? {
+            Object::Service(service) => Some(Service::clone(&service)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn refused(yaml: &str) -> String {
+        service(yaml).convert().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_dual_stack_service_keeps_both_addresses_and_its_ports() {
+        let expected = Service {
+            name: ObjectName::new("shop", "web"),
+            cluster_ips: vec!["10.96.0.10".parse().unwrap(), "fd00::a".parse().unwrap()],
+            ports: vec![
+                ServicePort {
+                    name: "http".into(),
+                    protocol: Protocol::Tcp,
+                    port: 80,
+                },
+                ServicePort {
+                    name: "dns".into(),
+                    protocol: Protocol::Udp,
+                    port: 53,
+                },
+            ],
+        };
+        let yaml = "
+metadata: {name: web, namespace: shop}
+spec:
+  clusterIP: 10.96.0.10
+  clusterIPs: [10.96.0.10, 'fd00::a']
+  ipFamilies: [IPv4, IPv6]
+  ports: [{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}]";
+        assert_eq!(Some(expected), converted(yaml));
+    }
+
+    #[test]
+    fn cluster_ip_alone_is_enough() {
+        let web = converted("{metadata: {name: web}, spec: {clusterIP: 10.96.0.10}}").unwrap();
+        assert_eq!(ObjectName::new("default", "web"), web.name);
+        assert_eq!(1, web.cluster_ips.len());
+    }
+
+    #[test]
+    fn headless_external_and_foreign_services_are_not_ours() {
+        for yaml in [
+            "{metadata: {name: a}, spec: {clusterIP: None}}",
+            "{metadata: {name: a}, spec: {clusterIP: None, clusterIPs: [None]}}",
+            "{metadata: {name: a}, spec: {type: ExternalName, clusterIP: 10.96.0.1}}",
+            "{metadata: {name: a, labels: {service.kubernetes.io/service-proxy-name: ''}}, \
+              spec: {clusterIP: 10.96.0.1}}",
+        ] {
+            assert_eq!(
+                Converted::NOTHING,
+                service(yaml).convert().unwrap(),
+                "{yaml}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_headless_label_on_a_service_with_a_cluster_ip_hides_nothing() {
+        let yaml = "{metadata: {name: a, labels: {service.kubernetes.io/headless: ''}}, \
+                     spec: {clusterIP: 10.96.0.1}}";
+        assert!(converted(yaml).is_some());
+    }
+
+    #[test]
+    fn refusals_name_the_field_and_what_is_legal() {
+        let table = [
+            (
+                "{spec: {clusterIP: 10.96.0.1}}",
+                "metadata.name: nothing is not legal; give a name",
+            ),
+            (
+                "{metadata: {name: a}, spec: {clusterIP: web}}",
+                "spec.clusterIPs[0]: web is not legal; give an IPv4 or IPv6 address",
+            ),
+            (
+                "{metadata: {name: a}, spec: {clusterIP: 10.96.0.1, ports: [{port: 70000}]}}",
+                "spec.ports[0].port: 70000 is not legal; legal are 1 to 65535",
+            ),
+            (
+                "{metadata: {name: a}, spec: {clusterIP: 10.96.0.1, \
+                  ports: [{port: 1, protocol: tcp}]}}",
+                "spec.ports[0].protocol: tcp is not legal; legal are TCP, UDP and SCTP",
+            ),
+            (
+                "{metadata: {name: a}, spec: {clusterIPs: [10.96.0.1], ipFamilies: [IPv6]}}",
+                "spec.clusterIPs[0]: 10.96.0.1 is not legal; must be of the family in \
+                 spec.ipFamilies",
+            ),
+        ];
+        for (yaml, message) in table {
+            assert_eq!(message, refused(yaml), "{yaml}");
+        }
+    }
+
+    #[test]
+    fn a_missing_cluster_ip_is_remarked_upon() {
+        let web = service("{metadata: {name: web}, spec: {}}")
+            .convert()
+            .unwrap();
+        assert_eq!(None, web.object);
+        assert_eq!("spec.clusterIP", web.left_out[0].field);
+    }
+}

@@ -1,0 +1,323 @@
+//! From the text of one file to objects of the model.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::problem::{Place, Problem, Trouble};
+use crate::cluster::{Convert, Invalid};
+use crate::model::{Object, ObjectKey, ObjectName};
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) objects: Vec<(Place, Object)>,
+    pub(super) problems: Vec<Problem>,
+    /// Objects that are declared but cannot be used.
+    pub(super) refused: Vec<ObjectKey>,
+    /// Whether something could not even be told which object it is.
+    pub(super) has_unknown: bool,
+}
+
+pub(super) fn parse(file: &Path, text: &str) -> Parsed {
+    let mut parser = Parser {
+        file,
+        parsed: Parsed::default(),
+    };
+    let is_json = file.extension().is_some_and(|ending| ending == "json");
+    if is_json || text.trim_start().starts_with('{') {
+        parser.json(text);
+    } else {
+        parser.yaml(text);
+    }
+    parser.parsed
+}
+
+struct Parser<'a> {
+    file: &'a Path,
+    parsed: Parsed,
+}
+
+impl Parser<'_> {
+    fn json(&mut self, text: &str) {
+        let documents = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+        for (index, document) in documents.enumerate() {
+            let place = Place {
+                document: index + 1,
+                item: None,
+            };
+            match document {
+                Ok(raw) => self.document(place, Raw::Json(raw), None),
+                Err(error) => self.unknown(place, Trouble::Syntax(error.to_string())),
+            }
+        }
+    }
+
+    fn yaml(&mut self, text: &str) {
+        for (index, document) in documents(text).enumerate() {
+            let place = Place {
+                document: index + 1,
+                item: None,
+            };
+            match serde_saphyr::from_str_with_options::<Value>(document, yaml_options()) {
+                Ok(Value::Null) => {}
+                Ok(value) => self.document(place, Raw::Yaml(&value), None),
+                Err(error) => self.unknown(place, Trouble::Syntax(error.to_string())),
+            }
+        }
+    }
+
+    /// Takes an object, or the items of a list. `default` is the kind that the items of a typed
+    /// list have without saying so.
+    fn document(&mut self, place: Place, raw: Raw<'_>, default: Option<Head<'_>>) {
+        let Some(mut head) = raw.head() else {
+            return self.unknown(place, Trouble::NotAnObject);
+        };
+        if let Some(default) = default {
+            head.kind = head.kind.or(default.kind);
+            head.api_version = head.api_version.or(default.api_version);
+        }
+        let kind = head.kind.as_deref().unwrap_or_default();
+        match (kind, head.api_version.as_deref().unwrap_or_default()) {
+            ("Service", "v1") => self.object::<Service>(place, raw, ObjectKey::Service),
+            ("EndpointSlice", "discovery.k8s.io/v1") => {
+                self.object::<EndpointSlice>(place, raw, ObjectKey::Slice);
+            }
+            ("Node", "v1") => {
+                self.object::<Node>(place, raw, |name| ObjectKey::Node(name.name().into()));
+            }
+            ("List" | "ServiceList" | "NodeList", "v1")
+            | ("EndpointSliceList", "discovery.k8s.io/v1") => self.list(place, raw, &head),
+            ("Service" | "Node" | "List" | "ServiceList" | "NodeList", version) => {
+                self.unknown(
+                    place,
+                    Invalid::new("apiVersion", version, "legal is v1").into(),
+                );
+            }
+            ("EndpointSlice" | "EndpointSliceList", version) => {
+                let legal = "legal is discovery.k8s.io/v1";
+                self.unknown(place, Invalid::new("apiVersion", version, legal).into());
+            }
+            (kind, _) => {
+                let legal = "legal are Service, EndpointSlice, Node and List";
+                self.unknown(place, Invalid::new("kind", kind, legal).into());
+            }
+        }
+    }
+
+    fn list(&mut self, place: Place, raw: Raw<'_>, head: &Head<'_>) {
+        let kind = head
+            .kind
+            .as_deref()
+            .and_then(|kind| kind.strip_suffix("List"));
+        for (index, item) in raw.items().into_iter().enumerate() {
+            let place = Place {
+                item: Some(index + 1),
+                ..place
+            };
+            let default = kind.filter(|kind| !kind.is_empty()).map(|kind| Head {
+                kind: Some(kind.into()),
+                api_version: head.api_version.clone(),
+            });
+            self.document(place, item, default);
+        }
+    }
+
+    fn object<T: Convert + DeserializeOwned>(
+        &mut self,
+        place: Place,
+        raw: Raw<'_>,
+        key: fn(ObjectName) -> ObjectKey,
+    ) {
+        let object: T = match raw.typed() {
+            Ok(object) => object,
+            Err(trouble) => return self.refuse(place, raw, key, trouble),
+        };
+        match object.convert() {
+            Ok(converted) => {
+                for reason in converted.left_out {
+                    let problem = self.named(place, raw, key, reason.into());
+                    self.parsed.problems.push(problem);
+                }
+                self.parsed
+                    .objects
+                    .extend(converted.object.map(|object| (place, object)));
+            }
+            Err(invalid) => self.refuse(place, raw, key, invalid.into()),
+        }
+    }
+
+    /// Notes that an object of a known kind cannot be used.
+    fn refuse(
+        &mut self,
+        place: Place,
+        raw: Raw<'_>,
+        key: fn(ObjectName) -> ObjectKey,
+        trouble: Trouble,
+    ) {
+        match raw.name() {
+            Some(name) => self.parsed.refused.push(key(name)),
+            None => self.parsed.has_unknown = true,
+        }
+        let problem = self.named(place, raw, key, trouble);
+        self.parsed.problems.push(problem);
+    }
+
+    fn named(
+        &self,
+        place: Place,
+        raw: Raw<'_>,
+        key: fn(ObjectName) -> ObjectKey,
+        trouble: Trouble,
+    ) -> Problem {
+        Problem {
+            object: raw.name().map(|name| key(name).to_string()),
+            ..place.problem(self.file, trouble)
+        }
+    }
+
+    fn unknown(&mut self, place: Place, trouble: Trouble) {
+        self.parsed.has_unknown = true;
+        self.parsed.problems.push(place.problem(self.file, trouble));
+    }
+}
+
+/// An object before its kind is known.
+#[derive(Clone, Copy)]
+enum Raw<'a> {
+    Json(&'a RawValue),
+    Yaml(&'a Value),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Head<'a> {
+    #[serde(borrow)]
+    api_version: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    kind: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Items<'a> {
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    namespace: Option<String>,
+    name: String,
+}
+
+impl<'a> Raw<'a> {
+    fn head(self) -> Option<Head<'a>> {
+        match self {
+            Self::Json(raw) => serde_json::from_str(raw.get()).ok(),
+            Self::Yaml(value) => value.is_object().then(|| Head {
+                api_version: value
+                    .get("apiVersion")
+                    .and_then(Value::as_str)
+                    .map(Cow::from),
+                kind: value.get("kind").and_then(Value::as_str).map(Cow::from),
+            }),
+        }
+    }
+
+    fn items(self) -> Vec<Self> {
+        match self {
+            Self::Json(raw) => {
+                let list = serde_json::from_str::<Items<'_>>(raw.get());
+                list.map(|list| list.items.into_iter().map(Self::Json).collect())
+                    .unwrap_or_default()
+            }
+            Self::Yaml(value) => {
+                let items = value.get("items").and_then(Value::as_array);
+                items.into_iter().flatten().map(Self::Yaml).collect()
+            }
+        }
+    }
+
+    fn name(self) -> Option<ObjectName> {
+        let named = match self {
+            Self::Json(raw) => serde_json::from_str(raw.get()),
+            Self::Yaml(value) => Named::deserialize(value),
+        };
+        let Metadata { namespace, name } = named.ok()?.metadata;
+        let namespace = namespace.filter(|text| !text.is_empty());
+        Some(ObjectName::new(
+            namespace.as_deref().unwrap_or("default"),
+            &name,
+        ))
+    }
+
+    fn typed<T: DeserializeOwned>(self) -> Result<T, Trouble> {
+        // Paths cost time, so they are followed only where something is wrong.
+        let quick = match self {
+            Self::Json(raw) => serde_json::from_str(raw.get()),
+            Self::Yaml(value) => T::deserialize(value),
+        };
+        let Err(_) = quick else {
+            return quick.map_err(|error| Trouble::Syntax(error.to_string()));
+        };
+        let slow = match self {
+            Self::Json(raw) => {
+                serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(raw.get()))
+            }
+            Self::Yaml(value) => serde_path_to_error::deserialize(value),
+        };
+        slow.map_err(|error| Trouble::Type {
+            field: error.path().to_string(),
+            message: error.into_inner().to_string(),
+        })
+    }
+}
+
+/// The documents of a YAML stream. A line that starts with three hyphens ends a document wherever
+/// it stands, even in a scalar, so no parser is needed to find it.
+fn documents(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut end = 0;
+        // A marker opens this document when nothing but comments and directives precede it.
+        let mut is_open = false;
+        for line in text.split_inclusive('\n') {
+            if is_marker(line) && is_open {
+                rest = text.get(end..);
+                return text.get(..end);
+            }
+            let content = line.trim();
+            is_open |= !(content.is_empty() || content.starts_with(['#', '%']));
+            end += line.len();
+        }
+        rest = None;
+        Some(text)
+    })
+}
+
+fn is_marker(line: &str) -> bool {
+    line.strip_prefix("---")
+        .is_some_and(|after| after.is_empty() || after.starts_with([' ', '\t', '\r', '\n']))
+}
+
+/// Limits that a file of a hundred thousand objects keeps; aliases stay bounded, as they alone
+/// can make a small file large.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: None,
+        emit_comments: false,
+        with_snippet: false,
+    }
+}

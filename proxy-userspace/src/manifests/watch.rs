@@ -1,0 +1,173 @@
+//! Follows the files: a thread that waits for the kernel to name those that changed, reads them
+//! and hands on what differs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::{Event, EventKind, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use super::{Source, Update};
+
+/// An editor's or an installer's burst is over after so much silence …
+const QUIET: Duration = Duration::from_millis(1);
+/// … or is read while it goes on after so long.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Why the follower should look.
+#[derive(Debug)]
+pub enum Wake {
+    /// The kernel reports a change.
+    Event(notify::Result<Event>),
+    /// Everything is to be read again.
+    Everything,
+    /// No more is wanted.
+    Stop,
+}
+
+/// The watching thread; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Follower {
+    wake: Sender<Wake>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Follower {
+    /// Has everything read again.
+    pub fn read_all(&self) {
+        // A closed channel means that the thread has ended, which is only so at exit.
+        self.wake.send(Wake::Everything).ok();
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.wake.send(Wake::Stop).ok();
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
+}
+
+/// Reads `source` once and then whenever a file of it changes; each time what was found goes to
+/// `updates`.
+pub fn follow(
+    mut source: Source,
+    updates: mpsc::UnboundedSender<Update>,
+) -> notify::Result<Follower> {
+    let (wake, woken) = channel();
+    let events = wake.clone();
+    let mut watcher = notify::recommended_watcher(move |event| {
+        events.send(Wake::Event(event)).ok();
+    })?;
+    watcher.watch(
+        watched_directory(source.path()),
+        RecursiveMode::NonRecursive,
+    )?;
+    let thread = std::thread::Builder::new()
+        .name("manifests".into())
+        .spawn(move || {
+            // The watch is older than the first reading, so nothing falls between the two.
+            let _watcher = watcher;
+            let mut update = source.read_all();
+            loop {
+                if updates.send(update).is_err() {
+                    return;
+                }
+                update = match wait(&woken, &source) {
+                    Some(Due::Everything) => source.read_all(),
+                    Some(Due::Files(files)) => source.read(&files),
+                    None => return,
+                };
+            }
+        })
+        .map_err(notify::Error::io)?;
+    Ok(Follower {
+        wake,
+        thread: Some(thread),
+    })
+}
+
+/// The directory itself, or the one a file is in: a file that is replaced by renaming would take
+/// its watch along.
+fn watched_directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !path.is_dir() && parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) if !path.is_dir() => parent,
+        _ => path,
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Due {
+    Files(BTreeSet<PathBuf>),
+    Everything,
+}
+
+/// Waits until something is due and its burst is over; `None` at the end.
+fn wait(woken: &Receiver<Wake>, source: &Source) -> Option<Due> {
+    let mut files = BTreeSet::new();
+    let mut everything = false;
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let wake = match deadline {
+            None => woken.recv().ok()?,
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                match woken.recv_timeout(left.min(QUIET)) {
+                    Ok(wake) => wake,
+                    Err(RecvTimeoutError::Timeout) if everything => return Some(Due::Everything),
+                    Err(RecvTimeoutError::Timeout) => return Some(Due::Files(files)),
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                }
+            }
+        };
+        match wake {
+            Wake::Stop => return None,
+            Wake::Everything => everything = true,
+            Wake::Event(Ok(event)) => sort(event, source, &mut files, &mut everything),
+            Wake::Event(Err(error)) => {
+                warn!(%error, "watching manifests failed, reading all of them");
+                everything = true;
+            }
+        }
+        if deadline.is_none() && (everything || !files.is_empty()) {
+            deadline = Some(Instant::now() + PATIENCE);
+        }
+    }
+}
+
+fn sort(event: Event, source: &Source, files: &mut BTreeSet<PathBuf>, everything: &mut bool) {
+    if event.need_rescan() {
+        *everything = true;
+        return;
+    }
+    // A write is complete when the file is closed; what it looks like before is nobody's state.
+    let complete = matches!(
+        event.kind,
+        EventKind::Access(AccessKind::Close(AccessMode::Write))
+            | EventKind::Modify(ModifyKind::Name(_))
+            | EventKind::Create(_)
+            | EventKind::Remove(_)
+    );
+    if !complete {
+        return;
+    }
+    for path in event.paths {
+        // Paths below "." come with it, those the user gave without it.
+        let path = path
+            .strip_prefix(".")
+            .map(Path::to_path_buf)
+            .unwrap_or(path);
+        if source.includes(&path) {
+            files.insert(path);
+        } else if path.file_name().is_some_and(|name| name == "..data") {
+            // A ConfigMap volume: all its files changed when this link was swapped.
+            *everything = true;
+        }
+    }
+}
