@@ -13,4 +13,4 @@ pub mod cluster;
 pub mod manifests;
 pub mod model;
 //pub mod node;
-//pub mod plan;
+pub mod plan;

@@ -1,0 +1,254 @@
+//! The plan: from what is declared to what the tables should hold, without any I/O.
+//!
+//! [`Plan`] keeps what it asked for so far. It takes changes of the model and answers with the
+//! operations that lead from one to the other, in an order in which the tables are right after
+//! every single one:
+//!
+//! 1. records of new endpoints, the way back from them, bits of the address bitmaps,
+//! 2. the changed sets, each written beside the old one,
+//! 3. the frontends, each switched to its new set in one step,
+//! 4. the records of endpoints that are in no set any more, with their generation raised: a UDP
+//!    flow that remembers an older generation draws again.
+//!
+//! Slots and regions that became free rest for [`GRACE`], counted from when the operations were
+//! carried out ([`Plan::applied`]). Only Services that changed are looked at.
+
+mod bits;
+mod desired;
+mod diff;
+mod frontends;
+mod ids;
+mod notice;
+mod op;
+mod ports;
+mod reverse;
+mod sets;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proxy_common::abi::capacity;
+
+pub use notice::Notice;
+pub use op::{Bitmap, Op, Record, Socket};
+
+use crate::model::{Change, EndpointSlice, Object, ObjectKey, ObjectName, Protocol, Service};
+use desired::{Wanted, wanted};
+use ports::Ports;
+
+/// How long what became free is left alone: no packet that is being handled lasts that long.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// Most endpoints of a service port.
+pub const MAX_ENDPOINTS: usize = 65_535;
+
+/// How much the tables hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Frontends of each family.
+    pub frontends: u32,
+    /// Endpoint slots of each family.
+    pub endpoints: u32,
+    /// Elements of the set array, which both families share.
+    pub set_slots: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            frontends: capacity::FRONTENDS,
+            endpoints: capacity::ENDPOINTS,
+            set_slots: capacity::SET_SLOTS,
+        }
+    }
+}
+
+/// What a change comes to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Operations, to be carried out in this order.
+    pub ops: Vec<Op>,
+    /// What is new to say about a Service.
+    pub notices: Vec<(ObjectName, Notice)>,
+}
+
+/// How much is planned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Services with at least one frontend.
+    pub services: usize,
+    /// Frontends.
+    pub frontends: usize,
+    /// Endpoints, counted once for each service port.
+    pub endpoints: usize,
+}
+
+/// The declared state and the tables planned for it.
+#[derive(Debug)]
+pub struct Plan {
+    node: Arc<str>,
+    entries: HashMap<ObjectName, Entry>,
+    slices: HashMap<ObjectName, Arc<EndpointSlice>>,
+    ports: Ports,
+    /// Services that may be better served once something became free.
+    waiting: BTreeSet<ObjectName>,
+}
+
+/// What is known under the name of one Service. Slices may come before it and stay after it.
+#[derive(Debug, Default)]
+struct Entry {
+    service: Option<Arc<Service>>,
+    slices: Vec<Arc<EndpointSlice>>,
+    notices: Vec<Notice>,
+}
+
+impl Plan {
+    /// An empty plan for the node of this name.
+    pub fn new(node: &str, limits: Limits) -> Self {
+        Self {
+            node: node.into(),
+            entries: HashMap::new(),
+            slices: HashMap::new(),
+            ports: Ports::new(limits),
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    /// Takes changes; `now` is any clock that does not go back.
+    pub fn update(&mut self, changes: impl IntoIterator<Item = Change>, now: Duration) -> Outcome {
+        let mut dirty = BTreeSet::new();
+        for change in changes {
+            self.note(change, &mut dirty);
+        }
+        self.replan(dirty, now)
+    }
+
+    /// Whether something is waiting for room; then [`Self::retry`] is worth trying after
+    /// [`GRACE`].
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Looks again at the Services that found no room.
+    pub fn retry(&mut self, now: Duration) -> Outcome {
+        let dirty = std::mem::take(&mut self.waiting);
+        self.replan(dirty, now)
+    }
+
+    /// Notes that the tables follow all operations so far.
+    pub fn applied(&mut self, now: Duration) {
+        self.ports.applied(now);
+    }
+
+    /// The operation that is right today about the subject of `op`: what is left to do where that
+    /// one failed.
+    pub fn current(&self, op: &Op) -> Option<Op> {
+        self.ports.current(op)
+    }
+
+    /// How much is planned.
+    pub fn summary(&self) -> Summary {
+        self.ports.summary()
+    }
+
+    fn note(&mut self, change: Change, dirty: &mut BTreeSet<ObjectName>) {
+        match change {
+            Change::Set(Object::Service(service)) => {
+                dirty.insert(service.name.clone());
+                let entry = self.entries.entry(service.name.clone()).or_default();
+                entry.service = Some(service);
+            }
+            Change::Gone(ObjectKey::Service(name)) => {
+                if let Some(entry) = self.entries.get_mut(&name) {
+                    entry.service = None;
+                    dirty.insert(name);
+                }
+            }
+            Change::Set(Object::Slice(slice)) => {
+                self.forget_slice(&slice.name, dirty);
+                dirty.insert(slice.service.clone());
+                let entry = self.entries.entry(slice.service.clone()).or_default();
+                entry.slices.push(Arc::clone(&slice));
+                self.slices.insert(slice.name.clone(), slice);
+            }
+            Change::Gone(ObjectKey::Slice(name)) => self.forget_slice(&name, dirty),
+            Change::Set(Object::Node(_)) | Change::Gone(ObjectKey::Node(_)) => {}
+        }
+    }
+
+    fn forget_slice(&mut self, name: &ObjectName, dirty: &mut BTreeSet<ObjectName>) {
+        let Some(slice) = self.slices.remove(name) else {
+            return;
+        };
+        if let Some(entry) = self.entries.get_mut(&slice.service) {
+            entry.slices.retain(|other| other.name != *name);
+            dirty.insert(slice.service.clone());
+        }
+    }
+
+    fn replan(&mut self, dirty: BTreeSet<ObjectName>, now: Duration) -> Outcome {
+        let mut all: BTreeMap<_, _> = dirty
+            .into_iter()
+            .map(|name| (name.clone(), self.wanted(&name)))
+            .collect();
+
+        // Everything is released before anything is claimed, so that a frontend can change hands
+        // within one step; those that waited for it are looked at as well.
+        let mut heirs = BTreeSet::new();
+        for (name, wanted) in &all {
+            heirs.append(&mut self.ports.release(name, wanted));
+        }
+        for heir in heirs {
+            if !all.contains_key(&heir) {
+                let wanted = self.wanted(&heir);
+                all.insert(heir, wanted);
+            }
+        }
+
+        let mut outcome = Outcome::default();
+        for (name, wanted) in all {
+            let notices = self.ports.program(&name, wanted, now);
+            self.report(name, notices, &mut outcome);
+        }
+        outcome.ops = self.ports.drain();
+        outcome
+    }
+
+    fn wanted(&self, name: &ObjectName) -> Vec<Wanted> {
+        let entry = self.entries.get(name);
+        let service = entry.and_then(|entry| entry.service.as_ref().map(|own| (own, entry)));
+        service.map_or_else(Vec::new, |(service, entry)| {
+            wanted(service, &entry.slices, &self.node)
+        })
+    }
+
+    /// Passes on what was not said before about a Service, and forgets the entry if nothing is
+    /// known under its name any more.
+    fn report(&mut self, name: ObjectName, mut notices: Vec<Notice>, outcome: &mut Outcome) {
+        if notices.iter().any(Notice::is_passing) {
+            self.waiting.insert(name.clone());
+        } else {
+            self.waiting.remove(&name);
+        }
+        let Some(entry) = self.entries.get_mut(&name) else {
+            return;
+        };
+        let ports = entry.service.iter().flat_map(|service| &service.ports);
+        let sctp = ports.filter(|port| port.protocol == Protocol::Sctp);
+        notices.extend(sctp.map(|port| Notice::Sctp { port: port.port }));
+        for notice in &notices {
+            if !entry.notices.contains(notice) {
+                outcome.notices.push((name.clone(), notice.clone()));
+            }
+        }
+        entry.notices = notices;
+        if entry.service.is_none() && entry.slices.is_empty() {
+            self.entries.remove(&name);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What changes between the endpoints that a service port has and those it should have.
+
+use std::cmp::Ordering;
+use std::net::IpAddr;
+
+use proxy_common::abi::EndpointFlags;
+
+use super::desired::WantedEndpoint;
+
+/// An endpoint that has a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) addr: IpAddr,
+    pub(super) port: u16,
+    pub(super) slot: u32,
+    pub(super) flags: EndpointFlags,
+}
+
+impl Held {
+    /// Whether it stands in the set.
+    pub(super) const fn is_listed(&self) -> bool {
+        self.flags.has(EndpointFlags::ALIVE)
+    }
+}
+
+/// The properties that an endpoint's record should show.
+pub(super) fn flags(endpoint: &WantedEndpoint) -> EndpointFlags {
+    let alive = if endpoint.is_listed {
+        EndpointFlags::ALIVE
+    } else {
+        EndpointFlags::NONE
+    };
+    if endpoint.is_local {
+        alive.with(EndpointFlags::LOCAL)
+    } else {
+        alive
+    }
+}
+
+/// The difference between two lists of endpoints.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Diff {
+    /// Endpoints in both, with the properties they should have.
+    pub(super) kept: Vec<(Held, EndpointFlags)>,
+    /// Endpoints that serve no more.
+    pub(super) gone: Vec<Held>,
+    /// Endpoints without a slot that should be listed. One that should not be has no flows that a
+    /// slot could keep.
+    pub(super) new: Vec<WantedEndpoint>,
+}
+
+/// Compares two lists, both in order of address and port.
+pub(super) fn diff(held: &[Held], wanted: &[WantedEndpoint]) -> Diff {
+    let mut diff = Diff::default();
+    let mut held = held.iter().peekable();
+    let mut wanted = wanted.iter().peekable();
+    loop {
+        let order = match (held.peek(), wanted.peek()) {
+            (None, None) => return diff,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(held), Some(wanted)) => (held.addr, held.port).cmp(&(wanted.addr, wanted.port)),
+        };
+        match order {
+            Ordering::Less => diff.gone.extend(held.next()),
+            Ordering::Greater => {
+                diff.new
+                    .extend(wanted.next().filter(|endpoint| endpoint.is_listed));
+            }
+            Ordering::Equal => {
+                let pair = held.next().zip(wanted.next());
+                diff.kept
+                    .extend(pair.map(|(held, wanted)| (*held, flags(wanted))));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_merged_in_order() {
+        let held = |last: u8| Held {
+            addr: IpAddr::from([10, 0, 0, last]),
+            port: 80,
+            slot: last.into(),
+            flags: EndpointFlags::ALIVE,
+        };
+        let wanted = |last: u8, is_listed| WantedEndpoint {
+            addr: IpAddr::from([10, 0, 0, last]),
+            port: 80,
+            is_local: last == 2,
+            is_listed,
+        };
+        let both = EndpointFlags::ALIVE.with(EndpointFlags::LOCAL);
+        let expected = Diff {
+            kept: vec![(held(2), both), (held(3), EndpointFlags::NONE)],
+            gone: vec![held(1), held(5)],
+            new: vec![wanted(4, true)],
+        };
+        let before = [held(1), held(2), held(3), held(5)];
+        let after = [
+            wanted(2, true),
+            wanted(3, false),
+            wanted(4, true),
+            wanted(6, false),
+        ];
+        assert_eq!(expected, diff(&before, &after));
+    }
+}

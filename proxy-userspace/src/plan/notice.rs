@@ -1,0 +1,91 @@
+//! What an operator should know about the plan.
+
+use thiserror::Error;
+
+use super::op::Socket;
+use crate::model::{Family, ObjectName, Protocol};
+
+/// Something that is declared and not served, or not served in full.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Notice {
+    /// SCTP is not translated.
+    #[error("port {port}: SCTP is not served")]
+    Sctp {
+        /// Number of the port.
+        port: u16,
+    },
+    /// Two Services have one frontend.
+    #[error("{frontend} belongs to Service {owner}; it is served here once that lets it go")]
+    FrontendTaken {
+        /// The frontend.
+        frontend: Socket,
+        /// The Service that has it.
+        owner: ObjectName,
+    },
+    /// No room for a frontend.
+    #[error("{frontend} is not served: all {capacity} {} frontends are in use (--max-frontends)", frontend.family())]
+    FrontendsFull {
+        /// The frontend.
+        frontend: Socket,
+        /// How many there can be.
+        capacity: u32,
+    },
+    /// No room for some endpoints.
+    #[error(
+        "port {port}/{protocol}: {missing} {family} endpoints are left out: all {capacity} slots are in use (--max-endpoints)"
+    )]
+    EndpointsFull {
+        /// Name of the port.
+        port: String,
+        /// Protocol of the port.
+        protocol: Protocol,
+        /// Family of the endpoints.
+        family: Family,
+        /// How many endpoints are left out.
+        missing: usize,
+        /// How many slots there are.
+        capacity: u32,
+    },
+    /// More endpoints than a Service can have.
+    #[error(
+        "port {port}/{protocol}: {missing} {family} endpoints are left out: a Service port has at most {}",
+        super::MAX_ENDPOINTS
+    )]
+    TooManyEndpoints {
+        /// Name of the port.
+        port: String,
+        /// Protocol of the port.
+        protocol: Protocol,
+        /// Family of the endpoints.
+        family: Family,
+        /// How many endpoints are left out.
+        missing: usize,
+    },
+    /// No room for a changed set.
+    #[error(
+        "port {port}/{protocol}: the former {family} endpoints stay: no room for a set of {len} (--max-endpoints)"
+    )]
+    SetsFull {
+        /// Name of the port.
+        port: String,
+        /// Protocol of the port.
+        protocol: Protocol,
+        /// Family of the endpoints.
+        family: Family,
+        /// Length of the set that did not fit.
+        len: usize,
+    },
+    /// Numbers ran out.
+    #[error("not served: no service port number is left; restart to begin anew")]
+    NumbersEnded,
+}
+
+impl Notice {
+    /// Whether waiting may help: room may become free.
+    pub(super) const fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::FrontendsFull { .. } | Self::EndpointsFull { .. } | Self::SetsFull { .. }
+        )
+    }
+}

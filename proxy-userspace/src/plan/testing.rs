@@ -1,0 +1,177 @@
+//! Builders and a table model for the tests of the plan.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use proxy_common::abi::{EndpointFlags, Frontend, Slot, bit_of, bits::WORDS};
+use proxy_common::net::{Ip4, Ip6};
+
+use super::{Bitmap, Op, Record, Socket};
+use crate::model::{
+    Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort, SlicePort,
+};
+
+pub(super) fn service(name: &str, ip: &str, ports: &[(&str, Protocol, u16)]) -> Service {
+    let ports = ports.iter().map(|&(name, protocol, port)| ServicePort {
+        name: name.into(),
+        protocol,
+        port,
+    });
+    Service {
+        name: ObjectName::new("default", name),
+        cluster_ips: vec![ip.parse().unwrap()],
+        ports: ports.collect(),
+    }
+}
+
+pub(super) fn endpoint(addr: &str) -> Endpoint {
+    Endpoint {
+        address: addr.parse().unwrap(),
+        node: None,
+        ready: true,
+        serving: true,
+        terminating: false,
+    }
+}
+
+/// A slice of the family of its first endpoint.
+pub(super) fn slice(
+    service: &str,
+    name: &str,
+    ports: &[(&str, Protocol, u16)],
+    endpoints: &[Endpoint],
+) -> Arc<EndpointSlice> {
+    let ports = ports.iter().map(|&(name, protocol, port)| SlicePort {
+        name: name.into(),
+        protocol,
+        port,
+    });
+    let family = endpoints
+        .first()
+        .map_or(Family::V4, |first| Family::of(first.address));
+    Arc::new(EndpointSlice {
+        name: ObjectName::new("default", &format!("{service}-{name}")),
+        service: ObjectName::new("default", service),
+        family,
+        ports: ports.collect(),
+        endpoints: endpoints.to_vec(),
+    })
+}
+
+/// The tables as plain memory, read as the data path reads them.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Tables {
+    pub(super) frontends: HashMap<Socket, Frontend>,
+    pub(super) records: HashMap<(Family, u32), Record>,
+    pub(super) sets: HashMap<u32, Slot>,
+    pub(super) reverse: HashMap<Socket, Vec<(IpAddr, u16)>>,
+    pub(super) bits: HashMap<(Bitmap, u32), u64>,
+}
+
+/// What a reader finds behind a slot of a frontend's set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Found {
+    Endpoint {
+        addr: IpAddr,
+        port: u16,
+        slot: u32,
+        generation: u32,
+    },
+    /// The slot, or the record it names, belongs to another service port or is dead: the reader
+    /// looks the frontend up again.
+    Mismatch,
+}
+
+impl Tables {
+    pub(super) fn apply(&mut self, op: &Op) {
+        match op.clone() {
+            Op::ResetPicks { .. } => {}
+            Op::Endpoint { slot, record } => {
+                self.records.insert((Family::of(record.addr), slot), record);
+            }
+            Op::Reverse {
+                endpoint,
+                frontends,
+            } => {
+                assert!((1..=8).contains(&frontends.len()), "{frontends:?}");
+                self.reverse.insert(endpoint, frontends);
+            }
+            Op::ReverseGone { endpoint } => {
+                self.reverse.remove(&endpoint).unwrap();
+            }
+            Op::Bits {
+                bitmap,
+                word,
+                value,
+            } => {
+                assert!(word < WORDS);
+                let old = self.bits.insert((bitmap, word), value).unwrap_or_default();
+                assert_eq!(old, old & value, "a bit was cleared");
+            }
+            Op::Set { base, slots } => {
+                for (at, slot) in (base..).zip(slots) {
+                    self.sets.insert(at, slot);
+                }
+            }
+            Op::Frontend { at, value } => {
+                self.frontends.insert(at, value);
+            }
+            Op::FrontendGone { at } => {
+                self.frontends.remove(&at).unwrap();
+            }
+        }
+    }
+
+    /// What a reader that holds this value of a frontend finds now.
+    pub(super) fn read(&self, family: Family, value: Frontend) -> Vec<Found> {
+        assert_eq!(value.inside, value.outside);
+        let set = value.inside;
+        (set.base()..set.base() + set.count())
+            .map(|at| self.found(family, value.service, at))
+            .collect()
+    }
+
+    fn found(&self, family: Family, service: u32, at: u32) -> Found {
+        let slot = self.sets[&at];
+        let Some(record) = self.records.get(&(family, slot.endpoint)) else {
+            return Found::Mismatch;
+        };
+        let is_mine = slot.service == service && record.service == service;
+        if !is_mine || !record.flags.has(EndpointFlags::ALIVE) {
+            return Found::Mismatch;
+        }
+        Found::Endpoint {
+            addr: record.addr,
+            port: record.port,
+            slot: slot.endpoint,
+            generation: record.generation,
+        }
+    }
+
+    /// The endpoints a client can reach at a frontend now.
+    pub(super) fn reachable(&self, at: Socket) -> Option<BTreeSet<(IpAddr, u16)>> {
+        let value = *self.frontends.get(&at)?;
+        let found = self.read(at.family(), value);
+        let count = found.len();
+        let all: BTreeSet<_> = found
+            .into_iter()
+            .map(|found| match found {
+                Found::Endpoint { addr, port, .. } => (addr, port),
+                Found::Mismatch => panic!("{at} leads to a foreign or dead endpoint"),
+            })
+            .collect();
+        assert_eq!(count, all.len(), "{at} lists an endpoint twice");
+        Some(all)
+    }
+
+    pub(super) fn has_bit(&self, bitmap: Bitmap, addr: IpAddr) -> bool {
+        let (word, mask) = match addr {
+            IpAddr::V4(v4) => bit_of(Ip4::from(v4)),
+            IpAddr::V6(v6) => bit_of(Ip6::from(v6)),
+        };
+        self.bits
+            .get(&(bitmap, word))
+            .is_some_and(|value| value & mask != 0)
+    }
+}

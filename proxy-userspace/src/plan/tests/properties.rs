@@ -1,0 +1,375 @@
+//! Random sequences of changes, seen by readers at every single operation.
+
+use std::collections::{BTreeSet, HashMap};
+
+use proxy_common::abi::Frontend;
+
+use super::super::desired::wanted;
+use super::*;
+use crate::model::{EndpointSlice, Service};
+
+const NAMES: [&str; 4] = ["s0", "s1", "s2", "s3"];
+const PORTS: &[(&str, Protocol, u16)] = &[("a", Protocol::Tcp, 80), ("b", Protocol::Udp, 53)];
+
+type Reachable = BTreeSet<(IpAddr, u16)>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Service {
+        name: usize,
+        ips: Vec<usize>,
+        ports: usize,
+    },
+    ServiceGone(usize),
+    Slice {
+        service: usize,
+        half: bool,
+        is_v6: bool,
+        endpoints: Vec<(u8, u8)>,
+    },
+    SliceGone {
+        service: usize,
+        half: bool,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = 0..NAMES.len();
+    let endpoints = prop::collection::vec((0u8..10, 0u8..6), 0..6);
+    prop_oneof![
+        2 => (name.clone(), prop::collection::vec(0usize..4, 1..3), 1usize..3)
+            .prop_map(|(name, ips, ports)| Step::Service { name, ips, ports }),
+        1 => name.clone().prop_map(Step::ServiceGone),
+        5 => (name.clone(), any::<bool>(), any::<bool>(), endpoints).prop_map(
+            |(service, half, is_v6, endpoints)| Step::Slice { service, half, is_v6, endpoints }
+        ),
+        1 => (name, any::<bool>())
+            .prop_map(|(service, half)| Step::SliceGone { service, half }),
+    ]
+}
+
+fn address(is_v6: bool, net: u8, last: u8) -> IpAddr {
+    if is_v6 {
+        IpAddr::from([0xfd00, net.into(), 0, 0, 0, 0, 0, last.into()])
+    } else {
+        IpAddr::from([10, net, 0, last])
+    }
+}
+
+fn slice_name(service: usize, half: bool) -> String {
+    format!("{}-{half}", NAMES[service])
+}
+
+fn change(step: Step) -> Change {
+    match step {
+        Step::Service { name, ips, ports } => {
+            let mut service = service(NAMES[name], "10.96.0.0", &PORTS[..ports]);
+            // Few addresses, so that Services collide.
+            let mut families: Vec<_> = ips
+                .iter()
+                .map(|n| address(n % 2 == 1, 96, u8::try_from(n / 2).unwrap()))
+                .collect();
+            families.dedup_by_key(|addr| Family::of(*addr));
+            families.truncate(2);
+            service.cluster_ips = families;
+            Change::Set(Object::Service(service.into()))
+        }
+        Step::ServiceGone(name) => gone(NAMES[name]),
+        Step::Slice {
+            service,
+            half,
+            is_v6,
+            endpoints,
+        } => {
+            let endpoints: Vec<_> = endpoints
+                .into_iter()
+                .map(|(last, state)| Endpoint {
+                    address: address(is_v6, 1, last),
+                    node: (last % 3 == 0).then(|| "one".into()),
+                    ready: state < 4,
+                    serving: state != 5,
+                    terminating: state >= 3,
+                })
+                .collect();
+            let ports: Vec<_> = PORTS
+                .iter()
+                .map(|&(name, proto, port)| (name, proto, port + 1))
+                .collect();
+            let mut slice = EndpointSlice::clone(&slice(NAMES[service], "", &ports, &endpoints));
+            slice.name = ObjectName::new("default", &slice_name(service, half));
+            slice.family = if is_v6 { Family::V6 } else { Family::V4 };
+            Change::Set(Object::Slice(slice.into()))
+        }
+        Step::SliceGone { service, half } => {
+            let name = ObjectName::new("default", &slice_name(service, half));
+            Change::Gone(ObjectKey::Slice(name))
+        }
+    }
+}
+
+/// What is declared, kept in the simplest way.
+#[derive(Default)]
+struct Declared {
+    services: BTreeMap<ObjectName, Arc<Service>>,
+    slices: BTreeMap<ObjectName, Arc<EndpointSlice>>,
+}
+
+impl Declared {
+    fn note(&mut self, change: &Change) {
+        match change.clone() {
+            Change::Set(Object::Service(service)) => {
+                self.services.insert(service.name.clone(), service);
+            }
+            Change::Gone(ObjectKey::Service(name)) => {
+                self.services.remove(&name);
+            }
+            Change::Set(Object::Slice(slice)) => {
+                self.slices.insert(slice.name.clone(), slice);
+            }
+            Change::Gone(ObjectKey::Slice(name)) => {
+                self.slices.remove(&name);
+            }
+            Change::Set(Object::Node(_)) | Change::Gone(ObjectKey::Node(_)) => {}
+        }
+    }
+
+    fn wanted(&self) -> Vec<Wanted> {
+        let slices = |name: &ObjectName| -> Vec<_> {
+            let own = self.slices.values().filter(|slice| slice.service == *name);
+            own.cloned().collect()
+        };
+        let all = self.services.iter();
+        all.flat_map(|(name, service)| wanted(service, &slices(name), "one"))
+            .collect()
+    }
+
+    /// For each frontend what each Service that wants it would have it lead to.
+    fn reachable(&self) -> HashMap<Socket, Vec<Reachable>> {
+        let mut all: HashMap<_, Vec<_>> = HashMap::new();
+        for port in self.wanted() {
+            let listed = port.endpoints.iter().filter(|endpoint| endpoint.is_listed);
+            let listed: Reachable = listed
+                .map(|endpoint| (endpoint.addr, endpoint.port))
+                .collect();
+            for at in port.frontends {
+                all.entry(at).or_default().push(listed.clone());
+            }
+        }
+        all
+    }
+}
+
+/// A reader that took the value of a frontend some time ago.
+struct Reader {
+    family: Family,
+    value: Frontend,
+    since: Duration,
+    found: Vec<Found>,
+}
+
+struct Run {
+    world: World,
+    declared: Declared,
+    readers: Vec<Reader>,
+    /// UDP flows: the endpoint they go to, and the slot and generation they remember.
+    flows: HashMap<(u32, IpAddr, u16), (u32, u32)>,
+    exact: bool,
+}
+
+impl Run {
+    fn new(limits: Limits, exact: bool) -> Self {
+        Self {
+            world: World::new(limits),
+            declared: Declared::default(),
+            readers: Vec::new(),
+            flows: HashMap::new(),
+            exact,
+        }
+    }
+
+    fn step(&mut self, changes: Vec<Change>) {
+        let now = self.world.now;
+        self.readers.retain(|reader| reader.since + GRACE > now);
+        let before = self.tables().clone();
+        changes.iter().for_each(|change| self.declared.note(change));
+        let mut outcome = self.world.plan.update(changes, self.world.now);
+        if self.world.plan.is_waiting() {
+            let more = self.world.plan.retry(self.world.now);
+            outcome.ops.extend(more.ops);
+        }
+        let mut after = before.clone();
+        outcome.ops.iter().for_each(|op| after.apply(op));
+        for op in &outcome.ops {
+            self.world.tables.apply(op);
+            self.check_new_readers(&before, &after);
+            self.check_old_readers(op);
+        }
+        self.world.plan.applied(self.world.now);
+        self.check_end(&before);
+        self.remember();
+    }
+
+    const fn tables(&self) -> &Tables {
+        &self.world.tables
+    }
+
+    /// Whoever reads now sees a frontend as it was or as it will be.
+    fn check_new_readers(&self, before: &Tables, after: &Tables) {
+        for at in self.tables().frontends.keys() {
+            let now = self.tables().reachable(*at);
+            // Not the sets alone: frontend and set belong together.
+            let was = before
+                .frontends
+                .contains_key(at)
+                .then(|| before.reachable(*at));
+            let becomes = after
+                .frontends
+                .contains_key(at)
+                .then(|| after.reachable(*at));
+            assert!(
+                Some(&now) == was.as_ref() || Some(&now) == becomes.as_ref(),
+                "{at}: {was:?} {now:?} {becomes:?}"
+            );
+        }
+    }
+
+    /// Whoever read a frontend earlier finds what it found then, or finds it dead.
+    fn check_old_readers(&self, op: &Op) {
+        for reader in &self.readers {
+            let now = self.tables().read(reader.family, reader.value);
+            for (then, now) in reader.found.iter().zip(now) {
+                match (*then, now) {
+                    (_, Found::Mismatch) => {}
+                    (
+                        Found::Endpoint { addr, port, .. },
+                        Found::Endpoint {
+                            addr: now_addr,
+                            port: now_port,
+                            ..
+                        },
+                    ) => assert_eq!((addr, port), (now_addr, now_port), "{op:?}"),
+                    (Found::Mismatch, Found::Endpoint { .. }) => panic!("{op:?}"),
+                }
+            }
+        }
+    }
+
+    fn check_end(&self, before: &Tables) {
+        let wanted = self.declared.reachable();
+        let tables = self.tables();
+        for (at, value) in &tables.frontends {
+            let claims = wanted.get(at).expect("a frontend that nobody wants");
+            let now = tables.reachable(*at).unwrap();
+            if self.exact {
+                assert!(claims.contains(&now), "{at}: {now:?} of {claims:?}");
+            }
+            assert!(tables.has_bit(Bitmap::Frontends, at.addr));
+            for (addr, port) in &now {
+                assert!(tables.has_bit(Bitmap::Endpoints, *addr));
+                let endpoint = Socket {
+                    addr: *addr,
+                    port: *port,
+                    proto: at.proto,
+                };
+                assert!(tables.reverse[&endpoint].contains(&(at.addr, at.port)));
+            }
+            // Whoever stays keeps its slot and generation.
+            let old = before
+                .frontends
+                .get(at)
+                .filter(|old| old.service == value.service);
+            if let Some(old) = old {
+                let old: HashMap<_, _> = endpoints(&before.read(at.family(), *old)).collect();
+                for (endpoint, slot) in endpoints(&tables.read(at.family(), *value)) {
+                    assert!(old.get(&endpoint).is_none_or(|old| *old == slot));
+                }
+            }
+        }
+        if self.exact {
+            assert_eq!(wanted.len(), tables.frontends.len());
+            assert!(!self.world.plan.is_waiting());
+        }
+        self.check_flows();
+    }
+
+    /// A flow whose slot still shows its generation goes to its own endpoint, and that serves.
+    fn check_flows(&self) {
+        let serving: BTreeSet<_> = self
+            .declared
+            .wanted()
+            .into_iter()
+            .flat_map(|port| port.endpoints)
+            .map(|endpoint| (endpoint.addr, endpoint.port))
+            .collect();
+        for (&(service, addr, port), &(slot, generation)) in &self.flows {
+            let record = self.tables().records[&(Family::of(addr), slot)];
+            if record.generation == generation {
+                assert_eq!(
+                    (service, addr, port),
+                    (record.service, record.addr, record.port)
+                );
+                assert!(
+                    !self.exact || serving.contains(&(addr, port)),
+                    "{addr}:{port}"
+                );
+            }
+        }
+    }
+
+    fn remember(&mut self) {
+        for (at, value) in &self.world.tables.frontends {
+            let found = self.world.tables.read(at.family(), *value);
+            for ((addr, port), flow) in endpoints(&found) {
+                self.flows.insert((value.service, addr, port), flow);
+            }
+            self.readers.push(Reader {
+                family: at.family(),
+                value: *value,
+                since: self.world.now,
+                found,
+            });
+        }
+    }
+}
+
+fn endpoints(found: &[Found]) -> impl Iterator<Item = ((IpAddr, u16), (u32, u32))> {
+    found.iter().filter_map(|found| match *found {
+        Found::Endpoint {
+            addr,
+            port,
+            slot,
+            generation,
+        } => Some(((addr, port), (slot, generation))),
+        Found::Mismatch => None,
+    })
+}
+
+fn batches() -> impl Strategy<Value = Vec<(Vec<Step>, u8)>> {
+    prop::collection::vec((prop::collection::vec(step(), 1..4), 0u8..4), 1..40)
+}
+
+fn run(mut run: Run, batches: Vec<(Vec<Step>, u8)>) {
+    for (steps, pause) in batches {
+        run.world.now += GRACE * pause.into() / 2;
+        run.step(steps.into_iter().map(change).collect());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn with_room_every_frontend_leads_to_exactly_its_endpoints(batches in batches()) {
+        run(Run::new(Limits::default(), true), batches);
+    }
+
+    #[test]
+    fn without_room_no_reader_is_led_astray(
+        batches in batches(),
+        frontends in 1u32..6,
+        endpoints in 1u32..12,
+        set_slots in 1u32..24,
+    ) {
+        run(Run::new(limits(frontends, endpoints, set_slots), false), batches);
+    }
+}
