@@ -5,12 +5,12 @@
 //! operations on tables and does no I/O, [`dataplane`] alone touches the kernel's tables and
 //! programs, [`node`] watches this node's devices. [`controller`] connects them.
 
-//pub mod cli;
+pub mod cli;
 pub mod cluster;
-//pub mod controller;
-//pub mod dataplane;
-//pub mod log;
+pub mod controller;
+pub mod dataplane;
+pub mod log;
 pub mod manifests;
 pub mod model;
-//pub mod node;
+pub mod node;
 pub mod plan;

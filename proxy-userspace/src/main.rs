@@ -1,2 +1,18 @@
 //! The `kube-lottery` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use kube_lottery::cli::Cli;
+
+#[expect(clippy::print_stderr, reason = "logging may be what failed")]
+fn main() -> ExitCode {
+    match Cli::parse().execute() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not returned: a backtrace would bury the reason.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

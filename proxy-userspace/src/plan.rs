@@ -56,15 +56,27 @@ pub struct Limits {
     pub endpoints: u32,
     /// Elements of the set array, which both families share.
     pub set_slots: u32,
+    /// Endpoints of each family whose frontends are kept with them.
+    pub reverse: u32,
+}
+
+impl Limits {
+    /// Room for so many frontends and endpoints of each family. A changed set is written beside
+    /// the old one, which takes twice the slots. The way back is kept for a quarter of very many
+    /// endpoints: it is the largest of the tables and one can do without it.
+    pub fn new(frontends: u32, endpoints: u32) -> Self {
+        Self {
+            frontends,
+            endpoints,
+            set_slots: endpoints.saturating_mul(2),
+            reverse: endpoints.min(capacity::FRONTENDS.max(endpoints / 4)),
+        }
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            frontends: capacity::FRONTENDS,
-            endpoints: capacity::ENDPOINTS,
-            set_slots: capacity::SET_SLOTS,
-        }
+        Self::new(capacity::FRONTENDS, capacity::ENDPOINTS)
     }
 }
 

@@ -91,7 +91,7 @@ impl Ports {
             ports: HashMap::new(),
             frontends: Frontends::new(limits.frontends),
             slots: PerFamily::new(|| Slots::new(limits.endpoints)),
-            reverse: PerFamily::new(|| Reverse::new(limits.endpoints)),
+            reverse: PerFamily::new(|| Reverse::new(limits.reverse)),
             regions: Regions::new(limits.set_slots),
             frontend_bits: Bits::new(Bitmap::Frontends),
             endpoint_bits: Bits::new(Bitmap::Endpoints),

@@ -2,6 +2,8 @@
 //!
 //! An entry outlives its endpoint, as the flows of the endpoint may: it goes only when its place is
 //! needed. Of an endpoint's frontends those in force come first, as many as a record holds.
+//! Endpoints that find no place are served all the same; only a lost reply half of theirs is
+//! rebuilt later, by the client's next packet.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -39,10 +41,13 @@ impl Reverse {
         }
     }
 
-    /// Notes that `frontend` leads to `endpoint`.
+    /// Notes that `frontend` leads to `endpoint`, if there is a place for it.
     pub(super) fn add(&mut self, endpoint: Socket, frontend: Door) {
         if self.entries.len() >= self.capacity && !self.entries.contains_key(&endpoint) {
             self.evict();
+            if self.entries.len() >= self.capacity {
+                return;
+            }
         }
         let entry = self.entries.entry(endpoint).or_default();
         let known = entry.doors.iter().position(|door| *door == frontend);
@@ -179,6 +184,19 @@ mod tests {
         reverse.add(endpoint(3), door(1));
         assert_eq!([door(1)], *doors(&reverse, endpoint(1)));
         assert!(doors(&reverse, endpoint(2)).is_empty());
+    }
+
+    #[test]
+    fn entries_in_force_are_never_displaced() {
+        let mut reverse = Reverse::new(2);
+        for last in 1..4 {
+            reverse.add(endpoint(last), door(1));
+        }
+        assert_eq!(
+            [1, 1, 0],
+            [1, 2, 3].map(|last| doors(&reverse, endpoint(last)).len())
+        );
+        reverse.remove(endpoint(3), door(1));
     }
 
     #[test]

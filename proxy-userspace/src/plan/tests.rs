@@ -14,9 +14,8 @@ const HTTP: &[(&str, Protocol, u16)] = &[("", Protocol::Tcp, 8080)];
 
 fn limits(frontends: u32, endpoints: u32, set_slots: u32) -> Limits {
     Limits {
-        frontends,
-        endpoints,
         set_slots,
+        ..Limits::new(frontends, endpoints)
     }
 }
 

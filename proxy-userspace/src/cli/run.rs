@@ -1,0 +1,201 @@
+//! `kube-lottery run`
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use aya_log::EbpfLogger;
+use clap::ValueEnum;
+use proxy_common::abi::{Settings, capacity};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::controller::{self, Config};
+use crate::dataplane::{self, Capacities, Dataplane, LogLevel, Options, settings};
+use crate::log;
+use crate::plan::{Limits, Plan};
+
+/// Flags of `run`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// File or directory of manifests: Services, EndpointSlices and Nodes, YAML or JSON.
+    #[arg(long, value_name = "PATH")]
+    manifests: PathBuf,
+    /// Name of this node's Node object; the host name if not given.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    node_name: Option<String>,
+    /// Most frontends (address, port, protocol) of each IP family.
+    #[arg(long, value_name = "N", default_value_t = capacity::FRONTENDS,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    max_frontends: u32,
+    /// Most endpoints of each IP family, counted once for each Service port.
+    #[arg(long, value_name = "N", default_value_t = capacity::ENDPOINTS,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    max_endpoints: u32,
+    /// Most established flow entries, two a flow, for IPv4; IPv6 has half as many.
+    #[arg(long, value_name = "N", default_value_t = capacity::FLOWS,
+        value_parser = clap::value_parser!(u32).range(128..=1 << 26))]
+    max_flows: u32,
+    /// Most flow entries that are not established yet, for IPv4; IPv6 has half as many.
+    #[arg(long, value_name = "N", default_value_t = capacity::HALF_OPEN,
+        value_parser = clap::value_parser!(u32).range(128..=1 << 26))]
+    max_half_open: u32,
+    /// Up to this many endpoints every rule of the lottery is drawn for by itself; above, one draw
+    /// with the same distribution decides.
+    #[arg(long, value_name = "N", default_value_t = Settings::with_hz(1).cascade_limit,
+        value_parser = clap::value_parser!(u32).range(0..=i64::from(Settings::MAX_CASCADE_LIMIT)))]
+    cascade_limit: u32,
+    /// What the kernel programs log; needs a matching -v to be seen.
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = ProgramLog::Off)]
+    ebpf_log_level: ProgramLog,
+    /// Log lines as text or JSON.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = log::Format::Text)]
+    log_format: log::Format,
+    /// Verbosity of the log, as klog has it.
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    v: u8,
+    /// Load this object instead of the one that is built in.
+    #[arg(long, value_name = "FILE", hide = true)]
+    object: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProgramLog {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl From<ProgramLog> for LogLevel {
+    fn from(level: ProgramLog) -> Self {
+        match level {
+            ProgramLog::Off => Self::Off,
+            ProgramLog::Error => Self::Error,
+            ProgramLog::Warn => Self::Warn,
+            ProgramLog::Info => Self::Info,
+            ProgramLog::Debug => Self::Debug,
+            ProgramLog::Trace => Self::Trace,
+        }
+    }
+}
+
+pub(super) fn execute(args: Args) -> Result<()> {
+    log::init(args.log_format, args.v).context("cannot set up logging")?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let result = runtime.block_on(run(args));
+    // The thread that attaches may be in the middle of a slow call; nothing is left for it to do.
+    runtime.shutdown_background();
+    result
+}
+
+async fn run(args: Args) -> Result<()> {
+    let node = match &args.node_name {
+        Some(name) => name.trim().to_lowercase(),
+        None => host_name(),
+    };
+    let stop = CancellationToken::new();
+    let reload = signals(stop.clone())?;
+    let options = options(&args);
+    info!(node, manifests = %args.manifests.display(), hz = options.settings.hz,
+        cascade_limit = options.settings.cascade_limit, "starting");
+
+    let Dataplane {
+        tables,
+        programs,
+        logger,
+        memory,
+    } = dataplane::load(&options)?;
+    say_memory(&memory);
+    if let Some(logger) = logger {
+        tokio::task::spawn_blocking(|| pump(logger));
+    }
+    let config = Config {
+        manifests: args.manifests,
+        node: node.as_str().into(),
+    };
+    let plan = Plan::new(&node, options.capacities.limits);
+    controller::run(config, plan, tables, programs, reload, stop).await?;
+    info!("stopped");
+    Ok(())
+}
+
+fn options(args: &Args) -> Options {
+    let mut settings = settings::detect();
+    settings.cascade_limit = args.cascade_limit;
+    Options {
+        settings,
+        capacities: Capacities {
+            limits: Limits::new(args.max_frontends, args.max_endpoints),
+            flows: args.max_flows,
+            half_open: args.max_half_open,
+        },
+        log_level: args.ebpf_log_level.into(),
+        object: args.object.clone(),
+    }
+}
+
+/// The name that the kubelet registers a node under, unless it is told another.
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().trim().to_lowercase()
+}
+
+/// SIGINT and SIGTERM end the run, SIGHUP has the manifests read again.
+fn signals(stop: CancellationToken) -> Result<mpsc::UnboundedReceiver<()>> {
+    let install = |kind| signal(kind).context("cannot install a signal handler");
+    let (mut interrupt, mut terminate, mut hangup) = (
+        install(SignalKind::interrupt())?,
+        install(SignalKind::terminate())?,
+        install(SignalKind::hangup())?,
+    );
+    let (reload, reloads) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                _ = hangup.recv() => {
+                    info!("reading all manifests again");
+                    reload.send(()).ok();
+                }
+            }
+        }
+        stop.cancel();
+        // A second signal ends what hangs.
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        warn!("ended by a second signal");
+        std::process::exit(1);
+    });
+    Ok(reloads)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a size for people")]
+fn say_memory(memory: &[(String, u64)]) {
+    for (map, bytes) in memory {
+        debug!(map, bytes, "kernel memory");
+    }
+    let bytes: u64 = memory.iter().map(|(_, bytes)| bytes).sum();
+    let mib = format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    info!(bytes, mib, maps = memory.len(), "kernel memory of all maps");
+}
+
+/// Passes on what the programs log, as long as the process lives.
+fn pump(mut logger: EbpfLogger<&'static dyn ::log::Log>) {
+    loop {
+        let mut fds = [PollFd::new(&logger, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) => logger.flush(),
+            Err(Errno::INTR) => {}
+            Err(error) => return warn!(%error, "the programs' log cannot be read"),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Connects the parts: manifests and devices come in, tables and links follow.
+//!
+//! One task owns the plan and the tables, one follows the devices, and one thread attaches to
+//! them. They share nothing but channels.
+
+mod devices;
+mod objects;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::dataplane::{Programs, Tables};
+use crate::manifests::{Source, follow};
+use crate::node;
+use crate::plan::{Plan, Summary};
+use devices::Attacher;
+use objects::Objects;
+
+/// What the controller works from.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// File or directory of manifests.
+    pub manifests: PathBuf,
+    /// Name of this node's Node object.
+    pub node: Arc<str>,
+}
+
+/// Why the controller cannot go on.
+#[derive(Debug, Error)]
+pub enum ControllerError {
+    /// The manifests cannot be followed.
+    #[error("cannot follow the manifests at {}", path.display())]
+    Manifests {
+        /// Where they are.
+        path: PathBuf,
+        /// Why.
+        source: notify::Error,
+    },
+    /// The devices cannot be followed.
+    #[error(transparent)]
+    Devices(#[from] node::WatchError),
+    /// A part ended by itself.
+    #[error("the {0} has ended unexpectedly")]
+    Ended(&'static str),
+}
+
+/// Runs until `stop`. Each message of `reload` has all manifests read again.
+pub async fn run(
+    config: Config,
+    plan: Plan,
+    tables: Tables,
+    programs: Programs,
+    mut reload: mpsc::UnboundedReceiver<()>,
+    stop: CancellationToken,
+) -> Result<(), ControllerError> {
+    let (updates, incoming) = mpsc::unbounded_channel();
+    let follower = follow(Source::new(config.manifests.clone()), updates).map_err(|source| {
+        ControllerError::Manifests {
+            path: config.manifests.clone(),
+            source,
+        }
+    })?;
+    let (node_addresses, addresses_of_node) = watch::channel(HashSet::new());
+    let (synced, mut is_synced) = oneshot::channel();
+    let objects = Objects::new(plan, tables, config.node, node_addresses);
+    let mut objects = tokio::spawn(objects.run(incoming, synced));
+
+    // Devices come once the tables are right: programs without tables would do no harm, but the
+    // first thing an operator reads should be true.
+    let summary = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        synced = &mut is_synced => synced.map_err(|_| ControllerError::Ended("table task"))?,
+    };
+    let (wanted, devices) = watch::channel(None);
+    let (attached, is_attached) = oneshot::channel();
+    let attacher = Attacher::new(programs, devices, attached);
+    let mut attaching = tokio::task::spawn_blocking(move || attacher.run());
+    let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
+    tokio::pin!(is_attached);
+    let mut is_ready = false;
+
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(()) = reload.recv() => follower.read_all(),
+            count = &mut is_attached, if !is_ready => {
+                is_ready = true;
+                say_ready(summary, count.unwrap_or_default());
+            }
+            ended = &mut watching => {
+                return Err(match ended {
+                    Ok(Err(error)) => error.into(),
+                    _ => ControllerError::Ended("device watch"),
+                });
+            }
+            _ = &mut objects => return Err(ControllerError::Ended("table task")),
+            _ = &mut attaching => return Err(ControllerError::Ended("attaching thread")),
+        }
+    }
+    // Without a watch the attaching thread ends, and its programs with it.
+    watching.abort();
+    drop(watching.await);
+    drop(attaching.await);
+    Ok(())
+}
+
+fn say_ready(summary: Summary, devices: usize) {
+    let Summary {
+        services,
+        frontends,
+        endpoints,
+    } = summary;
+    info!(services, frontends, endpoints, devices, "ready");
+}
+
+/// The devices to attach to, once they are known.
+type Wanted = Option<BTreeMap<u32, node::Device>>;
