@@ -1,6 +1,6 @@
 //! The programs that tests and the demonstration call.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{apt, host::Host};
 use crate::process;
@@ -20,14 +20,29 @@ pub(super) const NEEDED: [(&str, &str); 9] = [
 
 /// Installs the packages of those programs that are not here.
 pub(crate) fn ensure(host: &mut Host, needed: &[(&str, &'static str)]) -> Result<()> {
-    let missing = missing(needed, |program| process::find(program).is_some());
-    if missing.is_empty() {
+    let is_here = |program: &str| process::find(program).is_some();
+    let absent = missing(needed, is_here);
+    if absent.is_empty() {
         return Ok(());
     }
-    let programs: Vec<_> = missing.iter().map(|(program, _)| *program).collect();
-    Host::say(&format!("not here: {}", programs.join(", ")));
-    let packages = packages_of(&missing);
-    apt::install(host, &packages).with_context(|| format!("cannot install {}", programs.join(", ")))
+    Host::say(&format!("not here: {}", listed(&absent)));
+    apt::install(host, &packages_of(&absent))
+        .with_context(|| format!("cannot install {}", listed(&absent)))?;
+    let absent = missing(needed, is_here);
+    ensure!(
+        host.is_dry_run() || absent.is_empty(),
+        "still not here, though their packages are: {}",
+        listed(&absent)
+    );
+    Ok(())
+}
+
+fn listed(needed: &[(&str, &str)]) -> String {
+    needed
+        .iter()
+        .map(|(program, _)| *program)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn packages_of(missing: &[(&str, &'static str)]) -> Vec<&'static str> {

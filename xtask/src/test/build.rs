@@ -49,6 +49,8 @@ pub(super) fn executables() -> Result<Vec<Executable>> {
     }
     let status = cargo.wait().context("cannot wait for cargo")?;
     ensure!(status.success(), "the tests did not build");
+    // Cargo tells of them as they get ready, in another order each time.
+    found.sort_by(|one, other| one.title.cmp(&other.title));
     Ok(found)
 }
 
