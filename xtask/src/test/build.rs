@@ -90,10 +90,10 @@ mod tests {
     fn message(kind: &str, name: &str, is_test: bool) -> Value {
         serde_json::json!({
             "reason": "compiler-artifact",
-            "manifest_path": "/work/proxy-userspace/Cargo.toml",
-            "target": { "kind": [kind], "name": name, "src_path": format!("/work/proxy-userspace/tests/{name}.rs") },
+            "manifest_path": "/repository/proxy-userspace/Cargo.toml",
+            "target": { "kind": [kind], "name": name, "src_path": format!("/repository/proxy-userspace/tests/{name}.rs") },
             "profile": { "test": is_test },
-            "executable": "/work/target/debug/deps/x-1",
+            "executable": "/repository/target/debug/deps/x-1",
         })
     }
 
@@ -102,7 +102,10 @@ mod tests {
         let found = executable(&message("test", "kernel", true)).expect("a test");
         assert_eq!(Ring::Kernel, found.ring);
         assert_eq!("proxy-userspace tests/kernel.rs", found.title);
-        assert_eq!(PathBuf::from("/work/proxy-userspace"), found.directory);
+        assert_eq!(
+            PathBuf::from("/repository/proxy-userspace"),
+            found.directory
+        );
     }
 
     #[test]
