@@ -32,7 +32,6 @@ impl World {
                 .unwrap();
             return None;
         }
-        static SWEEP: Once = Once::new();
         SWEEP.call_once(|| drop(xtask::lab::sweep()));
         let lab = Lab::new(nodes).unwrap();
         Some(Self {
@@ -79,6 +78,9 @@ impl World {
         assert!(complaints.is_empty(), "{}", complaints.join("\n"));
     }
 }
+
+// Once for all tests of this process.
+static SWEEP: Once = Once::new();
 
 /// A server that goes by the name of its host.
 pub(super) fn serve(host: &Host) -> Server {
