@@ -7,6 +7,7 @@ mod endpoint_slice;
 mod node;
 mod service;
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use thiserror::Error;
@@ -26,11 +27,15 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    pub(crate) fn new(field: impl Into<String>, value: impl ToString, legal: &'static str) -> Self {
-        let value = match value.to_string() {
-            empty if empty.is_empty() => "nothing".to_owned(),
-            value => value,
-        };
+    pub(crate) fn new(
+        field: impl Into<String>,
+        value: impl fmt::Display,
+        legal: &'static str,
+    ) -> Self {
+        let mut value = format!("{value}");
+        if value.is_empty() {
+            "nothing".clone_into(&mut value);
+        }
         Self {
             field: field.into(),
             value,

@@ -6,7 +6,7 @@
 mod devices;
 mod objects;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub async fn run(
             source,
         }
     })?;
-    let (node_addresses, addresses_of_node) = watch::channel(HashSet::new());
+    let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
     let objects = Objects::new(plan, tables, config.node, node_addresses);
     let mut objects = tokio::spawn(objects.run(incoming, synced));
@@ -75,12 +75,12 @@ pub async fn run(
     // first thing an operator reads should be true.
     let summary = tokio::select! {
         () = stop.cancelled() => return Ok(()),
-        synced = &mut is_synced => synced.map_err(|_| ControllerError::Ended("table task"))?,
+        synced = &mut is_synced => synced.map_err(|_closed| ControllerError::Ended("table task"))?,
     };
     let (wanted, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
-    let attacher = Attacher::new(programs, devices, attached);
-    let mut attaching = tokio::task::spawn_blocking(move || attacher.run());
+    let thread = Attacher::new(programs, devices, attached);
+    let mut attaching = tokio::task::spawn_blocking(move || thread.run());
     let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
     tokio::pin!(is_attached);
     let mut is_ready = false;

@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod attach;
 pub mod load;
+pub mod maps;
 pub mod plain;
 pub mod settings;
 mod syscall;

@@ -4,8 +4,10 @@
 //! yields only the objects that differ. What cannot be read takes nothing away: an object that is
 //! refused, and whatever a broken document may have described, stays as it was last good.
 
+mod documents;
 mod parse;
 mod problem;
+mod raw;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

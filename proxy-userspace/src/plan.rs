@@ -16,6 +16,7 @@
 mod bits;
 mod desired;
 mod diff;
+mod family;
 mod frontends;
 mod ids;
 mod notice;
@@ -216,16 +217,13 @@ impl Plan {
             heirs.append(&mut self.ports.release(name, wanted));
         }
         for heir in heirs {
-            if !all.contains_key(&heir) {
-                let wanted = self.wanted(&heir);
-                all.insert(heir, wanted);
-            }
+            all.entry(heir).or_insert_with_key(|heir| self.wanted(heir));
         }
 
         let mut outcome = Outcome::default();
         for (name, wanted) in all {
             let notices = self.ports.program(&name, wanted, now);
-            self.report(name, notices, &mut outcome);
+            self.report(&name, notices, &mut outcome);
         }
         outcome.ops = self.ports.drain();
         outcome
@@ -241,13 +239,13 @@ impl Plan {
 
     /// Passes on what was not said before about a Service, and forgets the entry if nothing is
     /// known under its name any more.
-    fn report(&mut self, name: ObjectName, mut notices: Vec<Notice>, outcome: &mut Outcome) {
+    fn report(&mut self, name: &ObjectName, mut notices: Vec<Notice>, outcome: &mut Outcome) {
         if notices.iter().any(Notice::is_passing) {
             self.waiting.insert(name.clone());
         } else {
-            self.waiting.remove(&name);
+            self.waiting.remove(name);
         }
-        let Some(entry) = self.entries.get_mut(&name) else {
+        let Some(entry) = self.entries.get_mut(name) else {
             return;
         };
         let ports = entry.service.iter().flat_map(|service| &service.ports);
@@ -260,7 +258,7 @@ impl Plan {
         }
         entry.notices = notices;
         if entry.service.is_none() && entry.slices.is_empty() {
-            self.entries.remove(&name);
+            self.entries.remove(name);
         }
     }
 }

@@ -2,7 +2,7 @@
 #![expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
 
 use anyhow::{Context as _, Result, ensure};
-use statrs::distribution::{ChiSquared, ContinuousCDF as _};
+use statrs::distribution::{Binomial, ChiSquared, ContinuousCDF as _, DiscreteCDF as _};
 
 /// Probability that `n` equally likely outcomes are as uneven as `counts` or more, by Pearson's
 /// chi-square test. Small is suspicious: below one in a million something is wrong.
@@ -18,6 +18,22 @@ pub fn evenness(counts: &[u64]) -> Result<f64> {
     let freedom = (counts.len() - 1) as f64;
     let distribution = ChiSquared::new(freedom).context("chi-square")?;
     Ok(distribution.sf(statistic))
+}
+
+/// Probability that any of `n` equally likely outcomes is as far from its share as the farthest of
+/// `counts`, at most. One outcome of hundreds that is never drawn shows here and hardly in
+/// [`evenness`].
+pub fn farthest(counts: &[u64]) -> Result<f64> {
+    ensure!(counts.len() > 1, "one outcome is always even");
+    let n = counts.len() as f64;
+    let draws = Binomial::new(1.0 / n, counts.iter().sum()).context("binomial")?;
+    let tail = |count: &u64| {
+        let above = count.checked_sub(1).map_or(1.0, |less| draws.sf(less));
+        above.min(draws.cdf(*count))
+    };
+    let least = counts.iter().map(tail).fold(1.0, f64::min);
+    // Two tails each, and n chances to be the farthest.
+    Ok((2.0 * n * least).min(1.0))
 }
 
 /// How many standard errors `count` lies above its expectation, if each of `total` draws hits one
@@ -57,6 +73,17 @@ mod tests {
         close(0.006_737_947, evenness(&[10, 20, 30]).unwrap());
         close(0.007_383_161, evenness(&[40, 20, 20, 20]).unwrap());
         close(0.644_635_793, evenness(&[100, 110, 90, 95, 105]).unwrap());
+    }
+
+    #[test]
+    fn the_farthest_is_judged_by_its_tail() {
+        // 7 of 8 or more: 9/256 of all sequences; two tails, two outcomes.
+        close(4.0 * 9.0 / 256.0, farthest(&[7, 1]).unwrap());
+        close(1.0, farthest(&[50, 50]).unwrap());
+        let mut counts = [25; 400];
+        counts[17] = 0;
+        assert!(evenness(&counts).unwrap() > 0.99);
+        assert!(farthest(&counts).unwrap() < 1e-6);
     }
 
     #[test]

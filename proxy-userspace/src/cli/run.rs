@@ -21,7 +21,7 @@ use crate::plan::{Limits, Plan};
 /// Flags of `run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// File or directory of manifests: Services, EndpointSlices and Nodes, YAML or JSON.
+    /// File or directory of manifests: Service, `EndpointSlice` and Node, YAML or JSON.
     #[arg(long, value_name = "PATH")]
     manifests: PathBuf,
     /// Name of this node's Node object; the host name if not given.

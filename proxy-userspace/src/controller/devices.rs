@@ -223,8 +223,7 @@ mod tests {
         let before = device(2, Class::Pod, 1);
         let after = Device {
             name: "other".into(),
-            class: Class::Uplink,
-            ..before.clone()
+            ..device(2, Class::Uplink, 1)
         };
         assert!(steps(&[before], &[after]).is_empty());
     }

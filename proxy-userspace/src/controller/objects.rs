@@ -1,6 +1,6 @@
 //! The task that owns the plan and the tables.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(super) struct Objects {
     plan: Plan,
     tables: Tables,
     node: Arc<str>,
-    node_addresses: watch::Sender<HashSet<IpAddr>>,
+    node_addresses: watch::Sender<BTreeSet<IpAddr>>,
     /// Operations that the kernel refused.
     refused: Vec<Op>,
     start: Instant,
@@ -31,7 +31,7 @@ impl Objects {
         plan: Plan,
         tables: Tables,
         node: Arc<str>,
-        node_addresses: watch::Sender<HashSet<IpAddr>>,
+        node_addresses: watch::Sender<BTreeSet<IpAddr>>,
     ) -> Self {
         Self {
             plan,
@@ -53,13 +53,13 @@ impl Objects {
         loop {
             let update = match self.pause() {
                 None => updates.recv().await,
-                Some(pause) => match tokio::time::timeout(pause, updates.recv()).await {
-                    Ok(update) => update,
-                    Err(_) => {
+                Some(pause) => {
+                    let Ok(update) = tokio::time::timeout(pause, updates.recv()).await else {
                         self.retry();
                         continue;
-                    }
-                },
+                    };
+                    update
+                }
             };
             let Some(update) = update else {
                 return;
@@ -106,7 +106,7 @@ impl Objects {
             Change::Set(Object::Node(node)) if node.name == self.node => {
                 node.addresses.iter().copied().collect()
             }
-            Change::Gone(ObjectKey::Node(name)) if *name == self.node => HashSet::new(),
+            Change::Gone(ObjectKey::Node(name)) if *name == self.node => BTreeSet::new(),
             _ => return,
         };
         self.node_addresses.send_replace(addresses);

@@ -11,8 +11,9 @@ use proxy_common::abi::Settings;
 use thiserror::Error;
 
 use super::attach::Programs;
+use super::maps::memory;
 use super::plain::Plain;
-use super::tables::{Capacities, Tables, memory};
+use super::tables::{Capacities, Tables};
 
 /// The object that belongs to this controller.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/proxy-ebpf"));

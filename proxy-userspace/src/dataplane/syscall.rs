@@ -53,7 +53,7 @@ impl SharedWords {
     }
 
     /// The words. The kernel reads them at any time.
-    fn words(&self) -> &[AtomicU64] {
+    const fn words(&self) -> &[AtomicU64] {
         let len = self.bytes / size_of::<u64>();
         // SAFETY: the mapping is page aligned, `bytes` long and lives as long as `self`; other
         // accesses, the kernel's among them, are atomic as well.

@@ -1,16 +1,16 @@
 //! From the text of one file to objects of the model.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::documents::documents;
 use super::problem::{Place, Problem, Trouble};
+use super::raw::{Head, Raw};
 use crate::cluster::{Convert, Invalid};
 use crate::model::{Object, ObjectKey, ObjectName};
 
@@ -186,130 +186,6 @@ impl Parser<'_> {
         self.parsed.has_unknown = true;
         self.parsed.problems.push(place.problem(self.file, trouble));
     }
-}
-
-/// An object before its kind is known.
-#[derive(Clone, Copy)]
-enum Raw<'a> {
-    Json(&'a RawValue),
-    Yaml(&'a Value),
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Head<'a> {
-    #[serde(borrow)]
-    api_version: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    kind: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct Items<'a> {
-    #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Named {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    namespace: Option<String>,
-    name: String,
-}
-
-impl<'a> Raw<'a> {
-    fn head(self) -> Option<Head<'a>> {
-        match self {
-            Self::Json(raw) => serde_json::from_str(raw.get()).ok(),
-            Self::Yaml(value) => value.is_object().then(|| Head {
-                api_version: value
-                    .get("apiVersion")
-                    .and_then(Value::as_str)
-                    .map(Cow::from),
-                kind: value.get("kind").and_then(Value::as_str).map(Cow::from),
-            }),
-        }
-    }
-
-    fn items(self) -> Vec<Self> {
-        match self {
-            Self::Json(raw) => {
-                let list = serde_json::from_str::<Items<'_>>(raw.get());
-                list.map(|list| list.items.into_iter().map(Self::Json).collect())
-                    .unwrap_or_default()
-            }
-            Self::Yaml(value) => {
-                let items = value.get("items").and_then(Value::as_array);
-                items.into_iter().flatten().map(Self::Yaml).collect()
-            }
-        }
-    }
-
-    fn name(self) -> Option<ObjectName> {
-        let named = match self {
-            Self::Json(raw) => serde_json::from_str(raw.get()),
-            Self::Yaml(value) => Named::deserialize(value),
-        };
-        let Metadata { namespace, name } = named.ok()?.metadata;
-        let namespace = namespace.filter(|text| !text.is_empty());
-        Some(ObjectName::new(
-            namespace.as_deref().unwrap_or("default"),
-            &name,
-        ))
-    }
-
-    fn typed<T: DeserializeOwned>(self) -> Result<T, Trouble> {
-        // Paths cost time, so they are followed only where something is wrong.
-        let quick = match self {
-            Self::Json(raw) => serde_json::from_str(raw.get()),
-            Self::Yaml(value) => T::deserialize(value),
-        };
-        let Err(_) = quick else {
-            return quick.map_err(|error| Trouble::Syntax(error.to_string()));
-        };
-        let slow = match self {
-            Self::Json(raw) => {
-                serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(raw.get()))
-            }
-            Self::Yaml(value) => serde_path_to_error::deserialize(value),
-        };
-        slow.map_err(|error| Trouble::Type {
-            field: error.path().to_string(),
-            message: error.into_inner().to_string(),
-        })
-    }
-}
-
-/// The documents of a YAML stream. A line that starts with three hyphens ends a document wherever
-/// it stands, even in a scalar, so no parser is needed to find it.
-fn documents(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let mut end = 0;
-        // A marker opens this document when nothing but comments and directives precede it.
-        let mut is_open = false;
-        for line in text.split_inclusive('\n') {
-            if is_marker(line) && is_open {
-                rest = text.get(end..);
-                return text.get(..end);
-            }
-            let content = line.trim();
-            is_open |= !(content.is_empty() || content.starts_with(['#', '%']));
-            end += line.len();
-        }
-        rest = None;
-        Some(text)
-    })
-}
-
-fn is_marker(line: &str) -> bool {
-    line.strip_prefix("---")
-        .is_some_and(|after| after.is_empty() || after.starts_with([' ', '\t', '\r', '\n']))
 }
 
 /// Limits that a file of a hundred thousand objects keeps; aliases stay bounded, as they alone

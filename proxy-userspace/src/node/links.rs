@@ -39,7 +39,7 @@ type RouteKey = (u8, u32, u32);
 /// Devices, addresses and default routes.
 #[derive(Debug, Default)]
 pub struct Links {
-    links: BTreeMap<u32, Link>,
+    by_index: BTreeMap<u32, Link>,
     addresses: HashMap<u32, HashSet<IpAddr>>,
     default_routes: HashMap<RouteKey, BTreeSet<u32>>,
     appeared: u64,
@@ -48,12 +48,12 @@ pub struct Links {
 impl Links {
     /// All devices, by index.
     pub fn iter(&self) -> impl Iterator<Item = &Link> {
-        self.links.values()
+        self.by_index.values()
     }
 
     /// The device of this index.
     pub fn get(&self, index: u32) -> Option<&Link> {
-        self.links.get(&index)
+        self.by_index.get(&index)
     }
 
     /// The addresses of a device.
@@ -73,13 +73,13 @@ impl Links {
         let Some(mut link) = link(message) else {
             return;
         };
-        link.incarnation = if let Some(known) = self.links.get(&link.index) {
+        link.incarnation = if let Some(known) = self.by_index.get(&link.index) {
             known.incarnation
         } else {
             self.appeared += 1;
             self.appeared
         };
-        self.links.insert(link.index, link);
+        self.by_index.insert(link.index, link);
     }
 
     /// A device is gone, and with it its addresses and routes.
@@ -89,7 +89,7 @@ impl Links {
             return;
         }
         let index = message.header.index;
-        self.links.remove(&index);
+        self.by_index.remove(&index);
         self.addresses.remove(&index);
         for devices in self.default_routes.values_mut() {
             devices.remove(&index);
@@ -137,8 +137,8 @@ impl Links {
     /// Takes over which devices were known before everything was read anew.
     pub fn succeed(&mut self, before: &Self) {
         self.appeared = before.appeared;
-        for link in self.links.values_mut() {
-            let known = before.links.get(&link.index);
+        for link in self.by_index.values_mut() {
+            let known = before.by_index.get(&link.index);
             let same = known.filter(|known| known.name == link.name && known.kind == link.kind);
             link.incarnation = if let Some(known) = same {
                 known.incarnation
@@ -164,7 +164,7 @@ fn link(message: &LinkMessage) -> Option<Link> {
         match attribute {
             LinkAttribute::IfName(name) => link.name.clone_from(name),
             LinkAttribute::Controller(master) => {
-                link.master = Some(*master).filter(|index| *index != 0)
+                link.master = Some(*master).filter(|index| *index != 0);
             }
             LinkAttribute::LinkNetNsId(_) => link.is_paired_elsewhere = true,
             LinkAttribute::LinkInfo(infos) => {

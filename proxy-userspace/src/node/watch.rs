@@ -1,6 +1,6 @@
 //! Follows the devices of this network namespace by rtnetlink.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -37,7 +37,7 @@ pub enum WatchError {
 /// before they are known. `node` holds the
 /// addresses of this node's Node object.
 pub async fn watch(
-    mut node: Receiver<HashSet<IpAddr>>,
+    mut node: Receiver<BTreeSet<IpAddr>>,
     devices: Sender<Option<BTreeMap<u32, Device>>>,
 ) -> Result<(), WatchError> {
     // One socket for both, subscribed before anything is listed: nothing falls in between.
@@ -150,7 +150,7 @@ fn note(message: NetlinkMessage<RouteNetlinkMessage>, links: &mut Links) -> bool
 /// The devices to attach to. What a device is taken for is said once, and again when it changes.
 fn wanted(
     links: &Links,
-    node: &HashSet<IpAddr>,
+    node: &BTreeSet<IpAddr>,
     said: &mut HashMap<u64, Verdict>,
 ) -> BTreeMap<u32, Device> {
     let mut devices = BTreeMap::new();

@@ -24,7 +24,7 @@ impl Held {
 }
 
 /// The properties that an endpoint's record should show.
-pub(super) fn flags(endpoint: &WantedEndpoint) -> EndpointFlags {
+pub(super) const fn flags(endpoint: &WantedEndpoint) -> EndpointFlags {
     let alive = if endpoint.is_listed {
         EndpointFlags::ALIVE
     } else {

@@ -44,7 +44,8 @@ fn every_one_of_400_endpoints_in_four_slices_gets_its_share() {
     world.start();
     for family in Family::ALL {
         let mut counts = Counts::new((1..=400).map(|n| many(family, n).to_string()));
-        let count = if is_long() { 40_000 } else { 8_000 };
+        // 25 each: enough to miss one that is never drawn.
+        let count = if is_long() { 40_000 } else { 10_000 };
         counts.draw_by(&client, &service, Protocol::Tcp, family, count, |answer| {
             answer.local.ip().to_string()
         });

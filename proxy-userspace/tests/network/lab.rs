@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use xtask::lab::client::{Connection, Datagrams};
 use xtask::lab::{Addresses, Family, Host, firewall, observe};
 
-use super::world::{World, serve};
+use super::world::{World, serve, wait_until};
 
 #[test]
 fn direct_connections_work_from_everywhere_to_everywhere_unnoticed() {
@@ -51,8 +51,10 @@ fn a_source_address_that_is_not_the_pods_own_is_noticed() {
             pods[1].addresses.of(family),
         );
     }
-    assert_eq!(1, observe::reverse_path_drops(node).unwrap());
-    assert_eq!(1, firewall::packets(node, firewall::WRONG_WAY).unwrap());
+    wait_until("both packets are counted", || {
+        observe::reverse_path_drops(node).unwrap() == 1
+            && firewall::packets(node, firewall::WRONG_WAY).unwrap() == 1
+    });
     assert_eq!(2, observe::complaints(&world.lab, &[]).unwrap().len());
 }
 
@@ -65,9 +67,10 @@ fn a_service_address_in_the_host_stack_is_noticed() {
     for family in Family::ALL {
         let vip = Addresses::service(10).of(family);
         send(&pod, (pod.addresses.of(family), 4000).into(), vip);
-        let complaints = observe::complaints(&world.lab, &[vip]).unwrap();
-        assert_eq!(1, complaints.len(), "{complaints:?}");
-        assert!(complaints[0].contains("conntrack"), "{complaints:?}");
+        wait_until("there is a complaint", || {
+            let complaints = observe::complaints(&world.lab, &[vip]).unwrap();
+            complaints.iter().any(|text| text.contains("conntrack"))
+        });
     }
 }
 
@@ -84,7 +87,9 @@ fn a_packet_that_conntrack_does_not_know_is_noticed() {
         let open = Connection::open(&pods[0], target).unwrap();
         observe::forget_connections(node).unwrap();
         open.reset().unwrap();
-        assert_eq!(seen, firewall::packets(node, firewall::INVALID).unwrap());
+        wait_until("it is counted", || {
+            firewall::packets(node, firewall::INVALID).unwrap() == seen
+        });
     }
 }
 

@@ -118,7 +118,8 @@ pub(super) fn prefix(node: &Host, pod: &Host, prefix: &str) -> Result<()> {
 
 /// Gives a host an address that no route leads to.
 pub(super) fn address(host: &Host, address: IpAddr) -> Result<()> {
-    let line = format!("address add {address} dev lo");
+    let flag = if address.is_ipv6() { "nodad" } else { "" };
+    let line = format!("address add {address} dev lo {flag}");
     command::ip(Some(host.namespace.name()), &[line])
 }
 

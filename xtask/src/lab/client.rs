@@ -2,16 +2,16 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_reuseaddr, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
-use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use super::Host;
 pub use super::wire::Answer;
-use super::wire::{self, PATIENCE};
+use super::wire::{PATIENCE, Payload, SAME};
 
 /// An open TCP connection to a [server](super::server::Server).
 #[derive(Debug)]
@@ -57,21 +57,19 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends bytes and compares the fingerprint that the server makes of them.
-    pub fn upload(&mut self, length: u64, seed: u64) -> Result<()> {
-        writeln!(self.stream.get_mut(), "take {length}")?;
-        let sent = wire::send(self.stream.get_mut(), length, seed)?;
-        let received: u64 = line(&mut self.stream)?.parse()?;
-        ensure!(sent == received, "{length} bytes arrived changed");
+    /// Sends bytes, which the server compares with what they should be.
+    pub fn upload(&mut self, length: usize, seed: u64) -> Result<()> {
+        writeln!(self.stream.get_mut(), "take {length} {seed}")?;
+        Payload::new(seed).send(self.stream.get_mut(), length)?;
+        let verdict = line(&mut self.stream)?;
+        ensure!(verdict == SAME, "{verdict}");
         Ok(())
     }
 
-    /// Has the server send bytes and compares their fingerprint with what they should be.
-    pub fn download(&mut self, length: u64, seed: u64) -> Result<()> {
+    /// Has the server send bytes, and compares them with what they should be.
+    pub fn download(&mut self, length: usize, seed: u64) -> Result<()> {
         writeln!(self.stream.get_mut(), "give {length} {seed}")?;
-        let received = wire::receive(&mut self.stream, length)?;
-        let sent = wire::send(&mut std::io::sink(), length, seed)?;
-        ensure!(sent == received, "{length} bytes arrived changed");
+        Payload::new(seed).receive(&mut self.stream, length)?;
         Ok(())
     }
 

@@ -44,6 +44,8 @@ impl Lab {
             .args(["run", "--node-name", &node.name, "--manifests"])
             .arg(manifests.folder())
             .args(flags)
+            // A filter that suits some other program could hide the line that is waited for.
+            .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-use super::wire::{self, Answer};
+use super::wire::{self, Answer, Payload, SAME};
 use super::{Family, Host};
 
 /// A server for TCP and UDP, which ends when dropped.
@@ -162,13 +162,14 @@ fn obey(line: &str, client: &mut BufReader<TcpStream>) -> io::Result<()> {
     match command {
         "echo" => writeln!(client.get_mut(), "{rest}"),
         "take" => {
-            let fingerprint = wire::receive(client, number(rest)?)?;
-            writeln!(client.get_mut(), "{fingerprint}")
+            let (length, seed) = transfer(rest)?;
+            let verdict = Payload::new(seed).receive(client, length);
+            let text = verdict.map_or_else(|error| error.to_string(), |()| SAME.to_owned());
+            writeln!(client.get_mut(), "{text}")
         }
         "give" => {
-            let (length, seed) = rest.split_once(' ').unwrap_or((rest, "0"));
-            wire::send(client.get_mut(), number(length)?, number(seed)?)?;
-            Ok(())
+            let (length, seed) = transfer(rest)?;
+            Payload::new(seed).send(client.get_mut(), length)
         }
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -177,9 +178,12 @@ fn obey(line: &str, client: &mut BufReader<TcpStream>) -> io::Result<()> {
     }
 }
 
-fn number(text: &str) -> io::Result<u64> {
-    text.parse()
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+fn transfer(text: &str) -> io::Result<(usize, u64)> {
+    let (length, seed) = text.split_once(' ').unwrap_or((text, ""));
+    match (length.parse(), seed.parse()) {
+        (Ok(length), Ok(seed)) => Ok((length, seed)),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, text.to_owned())),
+    }
 }
 
 // A socket for both families shows IPv4 addresses in IPv6 clothes.

@@ -2,7 +2,7 @@
 //!
 //! The server speaks first: it greets a TCP connection with its [`Answer`], as it answers every
 //! datagram. After that a TCP client may send commands, one a line:
-//! `echo TEXT`, `take BYTES` followed by that many bytes, `give BYTES SEED`.
+//! `echo TEXT`, `take BYTES SEED` followed by that many bytes, `give BYTES SEED`.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -14,6 +14,9 @@ use anyhow::{Context as _, Error, Result};
 
 /// How long anybody waits for anything.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a server says of a payload that arrived as it should.
+pub(super) const SAME: &str = "same";
 
 /// Who answered, and what it saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,56 +49,69 @@ impl FromStr for Answer {
     }
 }
 
-/// Sends `length` bytes that follow from `seed`, and returns their fingerprint.
-pub(super) fn send(to: &mut impl Write, length: u64, seed: u64) -> io::Result<u64> {
-    let mut left = length;
-    let mut state = seed | 1;
-    let mut fingerprint = 0;
-    let mut block = [0; BLOCK];
-    while left > 0 {
-        for word in block.chunks_exact_mut(8) {
-            // xorshift: every byte depends on its place in the stream.
+/// Endless bytes that follow from a seed; two parties that know it can tell every wrong byte.
+///
+/// A repeated block, and not fresh numbers, for an unoptimised build has to keep up with the
+/// network. Its length has no factor in common with sizes of segments and buffers, so that what
+/// is lost, doubled or swapped does not match.
+#[derive(Debug)]
+pub(super) struct Payload {
+    block: Vec<u8>,
+}
+
+impl Payload {
+    /// The bytes of this seed.
+    pub(super) fn new(seed: u64) -> Self {
+        let mut state = seed.wrapping_mul(2) | 1;
+        let mut block = Vec::with_capacity(PERIOD + PIECE + 8);
+        while block.len() < PERIOD {
+            // xorshift
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
+            block.extend_from_slice(&state.to_le_bytes());
         }
-        let (now, _) = block.split_at(left.min(BLOCK as u64) as usize);
-        to.write_all(now)?;
-        fingerprint = add_to(fingerprint, now);
-        left -= now.len() as u64;
+        block.truncate(PERIOD);
+        // Once more from the start: a piece may begin anywhere and is never in two parts.
+        block.extend_from_within(..PIECE);
+        Self { block }
     }
-    to.flush()?;
-    Ok(fingerprint)
-}
 
-/// Receives `length` bytes and returns their fingerprint.
-pub(super) fn receive(from: &mut impl Read, length: u64) -> io::Result<u64> {
-    let mut left = length;
-    let mut fingerprint = 0;
-    let mut block = [0; BLOCK];
-    while left > 0 {
-        let (now, _) = block.split_at_mut(left.min(BLOCK as u64) as usize);
-        from.read_exact(now)?;
-        fingerprint = add_to(fingerprint, now);
-        left -= now.len() as u64;
+    /// Sends the first `length` bytes.
+    pub(super) fn send(&self, to: &mut impl Write, length: usize) -> io::Result<()> {
+        self.pieces(length)
+            .try_for_each(|piece| to.write_all(piece))?;
+        to.flush()
     }
-    Ok(fingerprint)
-}
 
-// Word by word, for the unoptimised build has to keep up with the network. Both sides cut the
-// stream in the same places.
-fn add_to(fingerprint: u64, block: &[u8]) -> u64 {
-    block.chunks(8).fold(fingerprint, |sum, chunk| {
-        let mut word = [0; 8];
-        for (to, from) in word.iter_mut().zip(chunk) {
-            *to = *from;
+    /// Receives `length` bytes and fails unless they are the first.
+    pub(super) fn receive(&self, from: &mut impl Read, length: usize) -> io::Result<()> {
+        let mut buffer = [0; PIECE];
+        let mut position = 0;
+        for piece in self.pieces(length) {
+            let (received, _) = buffer.split_at_mut(piece.len());
+            from.read_exact(received)?;
+            if received != piece {
+                let text = format!("payload differs after byte {position} of {length}");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            }
+            position += piece.len();
         }
-        (sum.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95)
-    })
+        Ok(())
+    }
+
+    fn pieces(&self, length: usize) -> impl Iterator<Item = &[u8]> {
+        (0..length).step_by(PIECE).map(move |position| {
+            let (_, from) = self.block.split_at(position % PERIOD);
+            let (piece, _) = from.split_at(PIECE.min(length - position));
+            piece
+        })
+    }
 }
 
-const BLOCK: usize = 16 << 10;
+const PIECE: usize = 16 << 10;
+/// A prime number.
+const PERIOD: usize = 65_521;
 
 #[cfg(test)]
 mod tests {
@@ -113,12 +129,24 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_covers_every_byte() {
+    fn every_wrong_byte_is_noticed() {
+        let payload = Payload::new(7);
         let mut sent = Vec::new();
-        let fingerprint = send(&mut sent, 100_001, 7).unwrap();
-        assert_eq!(100_001, sent.len());
-        assert_eq!(fingerprint, receive(&mut sent.as_slice(), 100_001).unwrap());
-        sent[100_000] ^= 1;
-        assert_ne!(fingerprint, receive(&mut sent.as_slice(), 100_001).unwrap());
+        payload.send(&mut sent, 200_001).unwrap();
+        assert_eq!(200_001, sent.len());
+        payload.receive(&mut sent.as_slice(), 200_001).unwrap();
+        for position in [0, 65_521, 200_000] {
+            let mut changed = sent.clone();
+            changed[position] ^= 1;
+            assert!(payload.receive(&mut changed.as_slice(), 200_001).is_err());
+        }
+        assert!(payload.receive(&mut sent.as_slice(), 200_002).is_err());
+    }
+
+    #[test]
+    fn seeds_make_different_payloads() {
+        let mut sent = Vec::new();
+        Payload::new(1).send(&mut sent, 1000).unwrap();
+        assert!(Payload::new(2).receive(&mut sent.as_slice(), 1000).is_err());
     }
 }

@@ -191,17 +191,22 @@ impl Run {
         let now = self.world.now;
         self.readers.retain(|reader| reader.since + GRACE > now);
         let before = self.tables().clone();
-        changes.iter().for_each(|change| self.declared.note(change));
+        for change in &changes {
+            self.declared.note(change);
+        }
         let mut outcome = self.world.plan.update(changes, self.world.now);
         if self.world.plan.is_waiting() {
             let more = self.world.plan.retry(self.world.now);
             outcome.ops.extend(more.ops);
         }
         let mut after = before.clone();
-        outcome.ops.iter().for_each(|op| after.apply(op));
+        for op in &outcome.ops {
+            after.apply(op);
+        }
+        let (was, becomes) = (all_reachable(&before), all_reachable(&after));
         for op in &outcome.ops {
             self.world.tables.apply(op);
-            self.check_new_readers(&before, &after);
+            self.check_new_readers(&was, &becomes);
             self.check_old_readers(op);
         }
         self.world.plan.applied(self.world.now);
@@ -214,20 +219,15 @@ impl Run {
     }
 
     /// Whoever reads now sees a frontend as it was or as it will be.
-    fn check_new_readers(&self, before: &Tables, after: &Tables) {
-        for at in self.tables().frontends.keys() {
-            let now = self.tables().reachable(*at);
-            // Not the sets alone: frontend and set belong together.
-            let was = before
-                .frontends
-                .contains_key(at)
-                .then(|| before.reachable(*at));
-            let becomes = after
-                .frontends
-                .contains_key(at)
-                .then(|| after.reachable(*at));
+    fn check_new_readers(
+        &self,
+        was: &HashMap<Socket, Reachable>,
+        becomes: &HashMap<Socket, Reachable>,
+    ) {
+        for (at, now) in all_reachable(self.tables()) {
+            let (was, becomes) = (was.get(&at), becomes.get(&at));
             assert!(
-                Some(&now) == was.as_ref() || Some(&now) == becomes.as_ref(),
+                was == Some(&now) || becomes == Some(&now),
                 "{at}: {was:?} {now:?} {becomes:?}"
             );
         }
@@ -332,6 +332,12 @@ impl Run {
     }
 }
 
+fn all_reachable(tables: &Tables) -> HashMap<Socket, Reachable> {
+    let all = tables.frontends.keys();
+    all.map(|at| (*at, tables.reachable(*at).unwrap()))
+        .collect()
+}
+
 fn endpoints(found: &[Found]) -> impl Iterator<Item = ((IpAddr, u16), (u32, u32))> {
     found.iter().filter_map(|found| match *found {
         Found::Endpoint {
@@ -355,8 +361,19 @@ fn run(mut run: Run, batches: Vec<(Vec<Step>, u8)>) {
     }
 }
 
+/// Few cases where nobody asks for more: this ring takes no longer than a compiler.
+fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
+    ProptestConfig {
+        cases: if is_asked { default.cases } else { 64 },
+        failure_persistence: None,
+        ..default
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn with_room_every_frontend_leads_to_exactly_its_endpoints(batches in batches()) {

@@ -1,0 +1,206 @@
+//! The kinds of maps, typed.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+use bytemuck::Pod;
+use proxy_common::abi::{Counter, Slot};
+
+use super::load::LoadError;
+use super::plain::Plain;
+use super::syscall::{Batch, BatchResult, SharedWords};
+
+/// A hash map.
+pub struct Table<K, V> {
+    map: HashMap<MapData, Plain<K>, Plain<V>>,
+    batch: Batch<K, V>,
+}
+
+impl<K: Pod, V: Pod> Table<K, V> {
+    pub(super) fn take(ebpf: &mut Ebpf, name: &str) -> Result<Self, LoadError> {
+        let batch = batch(ebpf, name)?;
+        let map = typed(ebpf, name, HashMap::try_from)?;
+        Ok(Self { map, batch })
+    }
+
+    /// The value at a key.
+    pub fn get(&self, key: &K) -> Result<Option<V>, MapError> {
+        match self.map.get(&Plain(*key), 0) {
+            Ok(Plain(value)) => Ok(Some(value)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates or replaces an element.
+    pub fn insert(&mut self, key: &K, value: &V) -> Result<(), MapError> {
+        self.map.insert(Plain(*key), Plain(*value), 0)
+    }
+
+    /// Removes an element; whether it was there.
+    pub fn remove(&mut self, key: &K) -> Result<bool, MapError> {
+        match self.map.remove(&Plain(*key)) {
+            Ok(()) => Ok(true),
+            Err(MapError::KeyNotFound) => Ok(false),
+            // Removal of a missing key is reported as a failed call.
+            Err(MapError::SyscallError(error))
+                if error.io_error.kind() == io::ErrorKind::NotFound =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All elements; others may be missed or seen twice while it changes.
+    pub fn iter(&self) -> impl Iterator<Item = Result<(K, V), MapError>> {
+        self.map
+            .iter()
+            .map(|entry| entry.map(|(Plain(key), Plain(value))| (key, value)))
+    }
+
+    pub(super) fn update_batch(&self, keys: &[K], values: &[V]) -> BatchResult {
+        self.batch.update(keys, values)
+    }
+
+    pub(super) fn delete_batch(&self, keys: &[K]) -> BatchResult {
+        self.batch.delete(keys)
+    }
+}
+
+/// An array map.
+pub struct Elements<V: Pod> {
+    map: Array<MapData, Plain<V>>,
+    batch: Batch<u32, V>,
+}
+
+impl<V: Pod> Elements<V> {
+    pub(super) fn take(ebpf: &mut Ebpf, name: &str) -> Result<Self, LoadError> {
+        let batch = batch(ebpf, name)?;
+        let map = typed(ebpf, name, Array::try_from)?;
+        Ok(Self { map, batch })
+    }
+
+    /// The element at an index.
+    pub fn get(&self, index: u32) -> Result<V, MapError> {
+        self.map.get(&index, 0).map(|Plain(value)| value)
+    }
+
+    /// Replaces an element.
+    pub fn set(&mut self, index: u32, value: &V) -> Result<(), MapError> {
+        self.map.set(index, Plain(*value), 0)
+    }
+
+    pub(super) fn update_batch(&self, indices: &[u32], values: &[V]) -> BatchResult {
+        self.batch.update(indices, values)
+    }
+}
+
+/// The set array, in memory that the kernel shares.
+pub struct Sets {
+    words: SharedWords,
+    len: u32,
+    /// Keeps the map open.
+    _map: Array<MapData, Plain<Slot>>,
+}
+
+impl Sets {
+    const NAME: &str = "SETS";
+
+    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
+        let Some(Map::Array(data)) = ebpf.map(Self::NAME) else {
+            return Err(LoadError::NoMap(Self::NAME.to_owned()));
+        };
+        let info = data.info().map_err(|source| LoadError::Map {
+            map: Self::NAME.to_owned(),
+            source,
+        })?;
+        let len = info.max_entries();
+        let words = SharedWords::new(data.fd().as_fd(), len).map_err(LoadError::Share)?;
+        let map = typed(ebpf, Self::NAME, Array::try_from)?;
+        Ok(Self {
+            words,
+            len,
+            _map: map,
+        })
+    }
+
+    /// Writes consecutive slots; whether they lie in the array.
+    pub fn write(&self, base: u32, slots: &[Slot]) -> bool {
+        let end = u64::from(base) + slots.len() as u64;
+        end <= u64::from(self.len)
+            && self
+                .words
+                .write(base, slots.iter().map(|slot| bytemuck::cast(*slot)))
+    }
+
+    /// The slot at an index.
+    pub fn get(&self, index: u32) -> Option<Slot> {
+        let word = self.words.read(index).filter(|_| index < self.len)?;
+        Some(bytemuck::cast(word))
+    }
+}
+
+/// The counters of the programs.
+pub struct Counters(PerCpuArray<MapData, u64>);
+
+impl Counters {
+    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
+        typed(ebpf, "COUNTERS", PerCpuArray::try_from).map(Self)
+    }
+
+    /// The sum over all CPUs.
+    pub fn get(&self, counter: Counter) -> Result<u64, MapError> {
+        let values = self.0.get(&(counter as u32), 0)?;
+        Ok(values.iter().sum())
+    }
+}
+
+/// Kernel memory of a map in bytes, as the kernel accounts it.
+pub(super) fn memory(map: &Map) -> io::Result<u64> {
+    let (Map::Array(data)
+    | Map::HashMap(data)
+    | Map::LruHashMap(data)
+    | Map::PerCpuArray(data)
+    | Map::RingBuf(data)) = map
+    else {
+        return Ok(0);
+    };
+    let fd = data.fd().as_fd().as_raw_fd();
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}"))?;
+    let bytes = info
+        .lines()
+        .find_map(|line| line.strip_prefix("memlock:"))
+        .and_then(|text| text.trim().parse().ok());
+    bytes.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn batch<K: Pod, V: Pod>(ebpf: &Ebpf, name: &str) -> Result<Batch<K, V>, LoadError> {
+    let shape = |source| LoadError::Map {
+        map: name.to_owned(),
+        source,
+    };
+    match ebpf.map(name) {
+        Some(Map::Array(data) | Map::HashMap(data) | Map::LruHashMap(data)) => {
+            Batch::new(data).map_err(shape)
+        }
+        Some(_) => Err(shape(MapError::InvalidMapType { map_type: 0 })),
+        None => Err(LoadError::NoMap(name.to_owned())),
+    }
+}
+
+fn typed<T>(
+    ebpf: &mut Ebpf,
+    name: &str,
+    convert: impl FnOnce(Map) -> Result<T, MapError>,
+) -> Result<T, LoadError> {
+    let map = ebpf
+        .take_map(name)
+        .ok_or_else(|| LoadError::NoMap(name.to_owned()))?;
+    convert(map).map_err(|source| LoadError::Map {
+        map: name.to_owned(),
+        source,
+    })
+}
