@@ -169,7 +169,10 @@ impl Demo {
             println!("  nsenter --net=/run/netns/{name:<20} # {}", host.name);
         }
         println!("From a client, to see who answers:");
-        println!("  nc {} 80", target(Family::V4).ip());
+        println!(
+            "  bash -c 'head -1 </dev/tcp/{}/80'",
+            target(Family::V4).ip()
+        );
         let folder = self.manifests.folder().display();
         println!("To change the endpoints, edit {folder}/web-endpoints.yaml");
         loop {
