@@ -5,14 +5,14 @@ use proxy_common::datapath::memory::{MemoryPacket, MemoryRoom, MemoryTables};
 use proxy_common::datapath::{Verdict, egress, ingress};
 use proxy_common::net::{Proto, eth};
 
-use crate::generate::Packets;
-use crate::object::{Object, Run};
-use crate::{is_long, is_root};
+use super::generate::Packets;
+use super::object::{Object, Run};
+use super::{is_long, is_root};
 use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
 
 /// Two families, both protocols, sets of 0, 1, 2, 3, 10, 14 endpoints, endpoints shared by
 /// Services; time and draws as the test sets them.
-pub(crate) fn mixed_world(cascade_limit: u32) -> World {
+pub(super) fn mixed_world(cascade_limit: u32) -> World {
     let mut settings = Settings::with_hz(250);
     settings.test_sources = 1;
     settings.cascade_limit = cascade_limit;

@@ -6,11 +6,11 @@ use proxy_common::abi::Settings;
 use proxy_common::net::Proto;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-use crate::is_root;
-use crate::object::Object;
+use super::is_root;
+use super::object::Object;
 use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
 
-/// What the DaemonSet grants, and nothing else.
+/// What a `DaemonSet` grants, and nothing else.
 const SHIPPED: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::PERFMON);

@@ -7,8 +7,8 @@ use etherparse::PacketBuilder;
 use proxy_common::abi::Settings;
 use proxy_common::net::Proto;
 
-use crate::is_root;
-use crate::object::{Object, PROGRAMS};
+use super::is_root;
+use super::object::{Object, PROGRAMS};
 use proxy_common::datapath::memory::world::{World, client_addr, vip};
 
 #[test]

@@ -12,7 +12,7 @@ use proxy_common::datapath::memory::world::{client_addr, endpoint_addr, vip};
 type Peer = (IpAddr, u16);
 
 /// A source of packets.
-pub(crate) struct Packets {
+pub(super) struct Packets {
     random: XorShift,
 }
 
@@ -22,13 +22,13 @@ const ENDPOINTS: u32 = 14;
 const VIPS: u32 = 7;
 
 impl Packets {
-    pub(crate) const fn new(seed: u64) -> Self {
+    pub(super) const fn new(seed: u64) -> Self {
         Self {
             random: XorShift(seed),
         }
     }
 
-    pub(crate) fn below(&mut self, n: u32) -> u32 {
+    pub(super) fn below(&mut self, n: u32) -> u32 {
         below(&mut self.random, n)
     }
 
@@ -97,7 +97,7 @@ impl Packets {
     }
 
     /// An Ethernet frame, now and then mutilated, and the program that is to see it.
-    pub(crate) fn frame(&mut self) -> (Vec<u8>, &'static str) {
+    pub(super) fn frame(&mut self) -> (Vec<u8>, &'static str) {
         let is_v6 = self.below(2) == 0;
         let (src, dst, program) = self.pair(is_v6);
         // The test device's address is all zeros; another one makes the frame somebody else's.
@@ -189,7 +189,7 @@ impl Packets {
     }
 }
 
-/// An SCTP packet with one DATA chunk; its CRC32c is left to the device.
+/// An SCTP packet with one `DATA` chunk; its `CRC32c` is left to the device.
 fn sctp(sport: u16, dport: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(sport.to_be_bytes());

@@ -5,22 +5,11 @@ use std::net::IpAddr;
 use etherparse::PacketBuilder;
 use proxy_common::abi::Settings;
 use proxy_common::net::Proto;
-use statrs::distribution::{ChiSquared, ContinuousCDF as _};
+use xtask::stats::evenness;
 
-use crate::is_root;
-use crate::object::Object;
+use super::is_root;
+use super::object::Object;
 use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
-
-/// The probability that fair draws are spread as unevenly as these or more so.
-fn p_value(counts: &[u64]) -> f64 {
-    let total: u64 = counts.iter().sum();
-    let expected = total as f64 / counts.len() as f64;
-    let chi: f64 = counts
-        .iter()
-        .map(|count| (*count as f64 - expected).powi(2) / expected)
-        .sum();
-    ChiSquared::new(counts.len() as f64 - 1.0).unwrap().sf(chi)
-}
 
 /// Opens `draws` UDP flows from as many client ports and addresses, and returns where they went.
 fn draw(object: &mut Object, n: u32, draws: u32) -> Vec<u64> {
@@ -69,7 +58,7 @@ fn a_million_kernel_draws_are_spread_evenly_for_every_size_of_set() {
             counts.iter().sum::<u64>(),
             "every flow was drawn once"
         );
-        let p = p_value(&counts);
+        let p = evenness(&counts).unwrap();
         println!("n {n}: p {p:.4}");
         // Seven tests a run: a fair lottery fails once in some 140,000 runs.
         assert!(p > 1e-6, "n {n}: p {p}, {counts:?}");
@@ -90,7 +79,7 @@ fn the_literal_cascade_is_as_even_at_its_highest_limit() {
     let mut object = Object::load(world.tables.settings);
     object.write(&world.tables);
     let counts = draw(&mut object, n, 200_000);
-    let p = p_value(&counts);
+    let p = evenness(&counts).unwrap();
     println!("n {n}, literal: p {p:.4}");
     assert!(p > 1e-6, "p {p}");
 }

@@ -6,38 +6,30 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
+use kube_lottery::dataplane::Plain;
+use kube_lottery::dataplane::load::OBJECT;
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 
 /// The four classifiers.
-pub(crate) const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
-
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/proxy-ebpf"));
-
-/// A plain value as aya wants it.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(crate) struct Plain<T>(pub(crate) T);
-
-// SAFETY: bytemuck::Pod promises that T has no padding and no invalid bit patterns.
-unsafe impl<T: Pod> aya::Pod for Plain<T> {}
+pub(super) const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
 
 /// A loaded object.
-pub(crate) struct Object {
+pub(super) struct Object {
     ebpf: Ebpf,
 }
 
 /// What a run of a program did.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) action: i32,
-    pub(crate) bytes: Vec<u8>,
+pub(super) struct Run {
+    pub(super) action: i32,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Object {
     /// Loads every program with these settings.
-    pub(crate) fn load(settings: Settings) -> Self {
+    pub(super) fn load(settings: Settings) -> Self {
         let settings = Plain(settings);
         let mut loader = EbpfLoader::new();
         loader.override_global("SETTINGS", &settings, true);
@@ -59,12 +51,12 @@ impl Object {
         Self { ebpf }
     }
 
-    pub(crate) fn program(&self, name: &str) -> &SchedClassifier {
+    pub(super) fn program(&self, name: &str) -> &SchedClassifier {
         self.ebpf.program(name).unwrap().try_into().unwrap()
     }
 
     /// Runs a program once.
-    pub(crate) fn run(&self, name: &str, packet: &[u8]) -> Result<Run, std::io::Error> {
+    pub(super) fn run(&self, name: &str, packet: &[u8]) -> Result<Run, std::io::Error> {
         let mut out = vec![0; packet.len() + 256];
         let mut options = TestRunOptions::new();
         options.data_in = Some(packet);
@@ -81,23 +73,23 @@ impl Object {
     }
 
     /// Runs a program once and returns only what it said.
-    pub(crate) fn poke(program: &SchedClassifier, packet: &[u8]) -> i32 {
+    pub(super) fn poke(program: &SchedClassifier, packet: &[u8]) -> i32 {
         let mut options = TestRunOptions::new();
         options.data_in = Some(packet);
         program.test_run(options).unwrap().return_value as i32
     }
 
     /// Runs a program many times over the same packet and returns the mean, in nanoseconds.
-    pub(crate) fn time(&self, name: &str, packet: &[u8], repeat: u32) -> f64 {
+    pub(super) fn time(&self, name: &str, packet: &[u8], repeat: u32) -> f64 {
         let mut options = TestRunOptions::new();
         options.data_in = Some(packet);
         options.repeat = repeat;
         let result = self.program(name).test_run(options).unwrap();
         // The kernel reports the mean already.
-        result.duration.as_nanos() as f64
+        result.duration.as_secs_f64() * 1e9
     }
 
-    pub(crate) fn array<T: Pod>(&mut self, name: &str) -> Array<&mut MapData, Plain<T>> {
+    pub(super) fn array<T: Pod>(&mut self, name: &str) -> Array<&mut MapData, Plain<T>> {
         self.ebpf.map_mut(name).unwrap().try_into().unwrap()
     }
 
@@ -106,7 +98,7 @@ impl Object {
     }
 
     /// Sets the clock and the generator.
-    pub(crate) fn set_sources(&mut self, now: u32, random: u64) {
+    pub(super) fn set_sources(&mut self, now: u32, random: u64) {
         let sources = TestSources {
             random,
             now,
@@ -118,13 +110,13 @@ impl Object {
     }
 
     /// The state of the generator.
-    pub(crate) fn random(&mut self) -> u64 {
+    pub(super) fn random(&mut self) -> u64 {
         let sources: Plain<TestSources> = self.array("TEST_SOURCES").get(&0, 0).unwrap();
         sources.0.random
     }
 
     /// Writes all tables.
-    pub(crate) fn write(&mut self, tables: &MemoryTables) {
+    pub(super) fn write(&mut self, tables: &MemoryTables) {
         let mut sets = self.array("SETS");
         for (index, slot) in tables.sets.iter().enumerate() {
             sets.set(index as u32, Plain(*slot), 0).unwrap();
@@ -158,7 +150,7 @@ impl Object {
     }
 
     /// All flow halves of a tier.
-    pub(crate) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
+    pub(super) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
         let name = match (tier, F::IS_V6) {
             (Tier::Established, false) => "FLOWS4",
             (Tier::Established, true) => "FLOWS6",
@@ -172,7 +164,7 @@ impl Object {
     }
 
     /// The counters, summed over the CPUs.
-    pub(crate) fn counters(&self) -> Vec<u64> {
+    pub(super) fn counters(&self) -> Vec<u64> {
         let map: &Map = self.ebpf.map("COUNTERS").unwrap();
         let map: PerCpuArray<&MapData, u64> = map.try_into().unwrap();
         (0..Counter::COUNT)
@@ -181,7 +173,7 @@ impl Object {
     }
 
     /// New flows per element of an endpoint array.
-    pub(crate) fn picks(&mut self, is_v6: bool, n: u32) -> Vec<u64> {
+    pub(super) fn picks(&mut self, is_v6: bool, n: u32) -> Vec<u64> {
         let name = if is_v6 { "PICKS6" } else { "PICKS4" };
         let map = self.array::<u64>(name);
         (0..n).map(|index| map.get(&index, 0).unwrap().0).collect()
