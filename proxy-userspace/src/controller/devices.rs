@@ -54,8 +54,8 @@ impl Attacher {
     /// Attaches and detaches until nobody tells any more what is wanted.
     pub(super) fn run(mut self) {
         let runtime = Handle::current();
-        loop {
-            // Looked at again before each step: what was wanted a step ago may be gone.
+        // Looked at again before each step: what was wanted a step ago may be gone.
+        while self.wanted.has_changed().is_ok() {
             let wanted = self.wanted.borrow_and_update().clone();
             if let Some(wanted) = &wanted {
                 self.forget(wanted);

@@ -89,6 +89,10 @@ impl Objects {
         if update.changes.is_empty() {
             return;
         }
+        // Steady changes must not keep what was refused from being tried again.
+        if !self.refused.is_empty() {
+            self.retry();
+        }
         let began = Instant::now();
         for change in &update.changes {
             self.note_node(change);

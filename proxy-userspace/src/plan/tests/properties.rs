@@ -188,17 +188,21 @@ impl Run {
     }
 
     fn step(&mut self, changes: Vec<Change>) {
-        let now = self.world.now;
-        self.readers.retain(|reader| reader.since + GRACE > now);
-        let before = self.tables().clone();
         for change in &changes {
             self.declared.note(change);
         }
-        let mut outcome = self.world.plan.update(changes, self.world.now);
+        let outcome = self.world.plan.update(changes, self.world.now);
+        self.follow(&outcome);
         if self.world.plan.is_waiting() {
-            let more = self.world.plan.retry(self.world.now);
-            outcome.ops.extend(more.ops);
+            let outcome = self.world.plan.retry(self.world.now);
+            self.follow(&outcome);
         }
+    }
+
+    fn follow(&mut self, outcome: &Outcome) {
+        let now = self.world.now;
+        self.readers.retain(|reader| reader.since + GRACE > now);
+        let before = self.tables().clone();
         let mut after = before.clone();
         for op in &outcome.ops {
             after.apply(op);
