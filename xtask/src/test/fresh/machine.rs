@@ -20,6 +20,8 @@ const PACKAGES: &str = "ca-certificates,curl,gcc,git,libc6-dev";
 const ENTER: &str = r#"
 set -e
 root=$1
+# ip(8) asks for a root directory that is a mount of its own.
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 for dir in dev sys; do
     mount --rbind "/$dir" "$root/$dir"
