@@ -24,6 +24,7 @@ mod guard;
 pub mod manifest;
 mod namespace;
 pub mod observe;
+mod offload;
 pub mod proxy;
 pub mod server;
 mod sweep;
@@ -163,6 +164,12 @@ impl Lab {
     pub fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
         let hosts = self.nodes.iter().chain(&self.pods);
         hosts.chain([&self.outside]).map(|host| &host.namespace)
+    }
+
+    /// Has the devices of a namespace compute checksums themselves, and cut large packets, as
+    /// hardware without offloads does: what was put off until then must come out right.
+    pub fn without_offloads(&self, namespace: &Namespace) -> Result<()> {
+        offload::switch_off(namespace)
     }
 
     /// A folder that goes away with the lab.
