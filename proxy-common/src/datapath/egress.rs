@@ -3,6 +3,7 @@
 use super::flow::source_of;
 use super::header::{Transport, Wire};
 use super::ingress::drop;
+use super::lifetime;
 use super::note::{Event, Sender, is_quiet};
 use super::packet::Packet;
 use super::repair::note_direct;
@@ -11,8 +12,9 @@ use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Counter, Family, Hook, Kind, V4, V6};
-use crate::net::eth;
+use crate::abi::{Counter, Family, FlowState, Hook, Kind, Tier, V4, V6};
+use crate::net::tcp::Flags;
+use crate::net::{Proto, eth};
 
 /// Handles a packet that is about to leave, its network header at `network` bytes.
 #[inline(always)]
@@ -82,6 +84,9 @@ fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let state = flow.state();
     match state.marks.kind() {
         Kind::UNDNAT => {
+            if is_remains(tier, state, &work.event) {
+                return tables.part(Part::RepairReply, work);
+            }
             if !is_quiet(tier, state, &work.event) {
                 work.tier = tier;
                 tables.part(Part::Note, work);
@@ -95,4 +100,18 @@ fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
             Step::PASS
         }
     }
+}
+
+/// Whether an endpoint's packet belongs to something newer than the flow it was found in.
+///
+/// A flow that is over comes to life by its client's packet, which writes it anew before the
+/// endpoint can answer. So an answer to an opening, or a datagram, that still finds the old one
+/// goes to a client that speaks to the endpoint directly, from a port that it has used before.
+#[inline(always)]
+fn is_remains(tier: Tier, flow: &FlowState, event: &Event) -> bool {
+    if event.is_tcp {
+        return event.flags.any(Flags::SYN) && lifetime::is_over(Proto::TCP, tier, flow, event.now);
+    }
+    // A first answer may be slow: it has as long as the next one.
+    event.now.saturating_sub(flow.last_seen) > lifetime::UDP_REPLIED
 }

@@ -183,17 +183,17 @@ pub fn renew<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
 #[inline(always)]
 pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let event = work.event;
+    // A flow on its way between the tiers was in neither place when it was looked for.
+    if let Some(flow) = tables.flow(Tier::Established, &work.key) {
+        work.change = destination_of(flow);
+        return Step::REWRITE;
+    }
     let frontend_key = work.frontend_key();
     if tables.frontend(&frontend_key).is_none() {
         tables.count(Counter::PassNoFrontend);
         return Step::PASS;
     }
     if event.is_tcp && !event.flags.opens() {
-        // A flow on its way between the tiers was in neither place when it was looked for.
-        if let Some(flow) = tables.flow(Tier::Established, &work.key) {
-            work.change = destination_of(flow);
-            return Step::REWRITE;
-        }
         if tables.part(Part::RepairForward, work) == Step::REWRITE {
             return Step::REWRITE;
         }

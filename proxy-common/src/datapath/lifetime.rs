@@ -2,7 +2,7 @@
 //!
 //! The values are conntrack's defaults, so that a flow lives as long here as it would there.
 
-use crate::abi::{FlowState, State, Tier};
+use crate::abi::{FlowState, Kind, State, Tier};
 use crate::net::Proto;
 
 /// A UDP flow that was not answered.
@@ -32,6 +32,12 @@ pub fn is_over(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
     if proto == Proto::UDP {
         return age > udp(state);
     }
+    // Direct traffic is noted in the half-open tier, whatever it is.
+    let tier = if flow.marks.kind() == Kind::PASS {
+        Tier::Established
+    } else {
+        tier
+    };
     state.is_closed() || age > tcp(tier, state)
 }
 

@@ -64,16 +64,25 @@ pub fn enter<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
 
 /// Removes what a flow had on its endpoint's side.
 #[inline(always)]
-fn retire<F: Family, T: Tables<F>>(tables: &mut T, old: &Path<F>) {
-    retire_in(tables, Tier::Established, old);
-    retire_in(tables, Tier::HalfOpen, old);
+pub(super) fn retire<F: Family, T: Tables<F>>(tables: &mut T, old: &Path<F>) {
+    retire_half(tables, old, Kind::UNDNAT);
+    if old.is_hairpin() {
+        retire_half(tables, old, Kind::SNAT);
+        retire_half(tables, old, Kind::UNSNAT);
+    }
 }
 
 #[inline(always)]
-fn retire_in<F: Family, T: Tables<F>>(tables: &mut T, tier: Tier, old: &Path<F>) {
-    let held = tables.half(tier, old, Kind::UNDNAT);
-    if held.is_some_and(|held| old.is_half(Kind::UNDNAT, held)) {
-        tables.remove(tier, old, Kind::UNDNAT);
+fn retire_half<F: Family, T: Tables<F>>(tables: &mut T, old: &Path<F>, kind: Kind) {
+    retire_in(tables, Tier::Established, old, kind);
+    retire_in(tables, Tier::HalfOpen, old, kind);
+}
+
+#[inline(always)]
+fn retire_in<F: Family, T: Tables<F>>(tables: &mut T, tier: Tier, old: &Path<F>, kind: Kind) {
+    let held = tables.half(tier, old, kind);
+    if held.is_some_and(|held| old.is_half(kind, held)) {
+        tables.remove(tier, old, kind);
     }
 }
 
@@ -193,7 +202,9 @@ pub fn claim_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -
     };
     match (tier, there) {
         (Tier::Established, There::Nothing) | (Tier::HalfOpen, There::Same) => Step::NONE,
-        (Tier::Established, There::Remains) => {
+        // The same flow, of which the client's half was lost: it begins anew, and both halves
+        // must go through the tiers together.
+        (Tier::Established, There::Remains | There::Same) => {
             tables.remove(Tier::Established, path, kind);
             Step::NONE
         }
@@ -203,10 +214,6 @@ pub fn claim_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -
             } else {
                 Step::drop(Counter::DropTableFull)
             }
-        }
-        (Tier::Established, There::Same) => {
-            tables.remove(Tier::HalfOpen, path, kind);
-            Step::NONE
         }
         (Tier::Established, There::Other) => {
             tables.remove(Tier::HalfOpen, path, kind);

@@ -1,8 +1,8 @@
 //! Flows of which the table has lost one half, and traffic that is no flow of ours.
 
-use super::lifetime;
-use super::open::drawn;
-use super::tables::{Past, Tables, Touch, find, state_of};
+use super::lifetime::{self, is_over};
+use super::open::{drawn, retire};
+use super::tables::{Past, Tables, Touch, find};
 use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
@@ -104,6 +104,14 @@ pub fn direct<F: Family>(key: &F::FlowKey, now: u32) -> F::Flow {
 /// push out nothing but openings.
 #[inline(always)]
 pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    // What is found here is over, or was found a moment too late and is retired by a client that
+    // enters it again.
+    if let Some((_, flow)) = find(tables, &work.key)
+        && flow.state().marks.kind() == Kind::UNDNAT
+    {
+        work.old.read_reverse(&work.key, flow);
+        retire(tables, &work.old);
+    }
     let key = &work.key;
     let endpoint = F::endpoint_key(key.src(), key.sport(), key.proto());
     for index in 0..crate::abi::endpoint::FRONTENDS_PER_ENDPOINT {
@@ -129,7 +137,10 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
             && flow.new_dst() == key.src()
             && state.new_dport == key.sport()
             && state.new_sport == key.dport();
-        if !is_ours || state_of(flow).is_closing() {
+        if !is_ours
+            || state.marks.state().is_closing()
+            || is_over(key.proto(), tier, &state, work.event.now)
+        {
             continue;
         }
         work.path.read_forward(&forward, flow);
@@ -153,16 +164,15 @@ pub fn note_direct<F: Family, T: Tables<F>>(
 ) {
     let event = work.event;
     let ended = event.flags.any(Flags::FIN.with(Flags::RST));
-    if !ended && !lifetime::is_stale(event.is_tcp, last_seen, event.now) {
+    // Another connection from the same port.
+    let begins = event.flags.any(Flags::SYN);
+    if !ended && !begins && !lifetime::is_stale(event.is_tcp, last_seen, event.now) {
         return;
     }
+    let end = State::FIN_CLIENT.with(State::FIN_ENDPOINT);
     let touch = Touch {
-        set: if ended {
-            State::FIN_CLIENT.with(State::FIN_ENDPOINT)
-        } else {
-            State::NEW
-        },
-        clear: State::NEW,
+        set: if ended { end } else { State::NEW },
+        clear: if begins { end } else { State::NEW },
         proof: 0,
         now: event.now,
     };

@@ -3,7 +3,6 @@
 use super::flow::Path;
 use super::verdict::Step;
 use super::work::{Part, Work};
-use crate::abi::flow::Flow;
 use crate::abi::{Counter, Family, Frontend, Kind, Slot, State, Tier};
 use crate::net::Port;
 
@@ -102,10 +101,4 @@ pub fn find<'a, F: Family, T: Tables<F>>(
     }
     let flow = tables.flow(Tier::HalfOpen, key)?;
     Some((Tier::HalfOpen, flow))
-}
-
-/// The state bits of a half.
-#[inline(always)]
-pub fn state_of<L: Flow>(flow: &L) -> State {
-    flow.state().marks.state()
 }

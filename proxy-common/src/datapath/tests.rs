@@ -13,6 +13,7 @@ use crate::net::{Proto, eth};
 
 mod hairpin;
 mod open;
+mod remains;
 mod repair;
 mod state;
 mod udp;

@@ -18,7 +18,7 @@ use super::op::{Bitmap, Op, Socket};
 use super::reverse::Reverse;
 use super::sets::{Region, Regions};
 use super::{Limits, Notice, Summary};
-use crate::model::{Family, ObjectName};
+use crate::model::{Family, ObjectName, Protocol};
 
 /// All service ports and what they share.
 #[derive(Debug)]
@@ -87,10 +87,23 @@ impl Ports {
         for (key, number) in own {
             match wanted.iter().find(|wanted| wanted.key == key) {
                 None => self.end(name, &key, &mut heirs),
+                // UDP flows are held by the generation of their endpoint alone. Those that lead
+                // here must not outlive the frontend, which may be another's tomorrow.
+                Some(wanted)
+                    if key.protocol == Protocol::Udp && self.loses(number, &wanted.frontends) =>
+                {
+                    self.end(name, &key, &mut heirs);
+                }
                 Some(wanted) => self.release_frontends(number, &wanted.frontends, &mut heirs),
             }
         }
         heirs
+    }
+
+    /// Whether a service port has frontends other than these.
+    fn loses(&self, number: u32, wanted: &[Socket]) -> bool {
+        let port = self.by_number.get(&number);
+        port.is_some_and(|port| port.frontends.iter().any(|at| !wanted.contains(at)))
     }
 
     fn release_frontends(

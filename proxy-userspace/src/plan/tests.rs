@@ -374,3 +374,34 @@ fn what_failed_is_done_again_as_it_is_right_by_then() {
     assert_eq!(["10.1.0.2:8080"], *world.reachable("10.96.0.1"));
     assert_eq!(world.tables.records[&(Family::V4, 0)].generation, 1);
 }
+
+/// A UDP flow is held by its endpoint's generation alone: what leads to a frontend that its
+/// service port has given up must not go on when another Service has that frontend.
+#[test]
+fn udp_flows_leave_a_frontend_that_their_service_gives_up() {
+    let udp = |name: &str, ip: &str| {
+        let service = service(name, ip, &[("", Protocol::Udp, 53)]);
+        Change::Set(Object::Service(service.into()))
+    };
+    let endpoints = |service: &str, addr: &str| {
+        let ports = &[("", Protocol::Udp, 5353)];
+        Change::Set(Object::Slice(slice(service, "a", ports, &[endpoint(addr)])))
+    };
+    let mut world = World::new(Limits::default());
+    world.change(vec![
+        udp("a", "10.96.0.1"),
+        endpoints("a", "10.1.0.1"),
+        endpoints("b", "10.1.0.2"),
+    ]);
+    let at = Socket {
+        addr: "10.96.0.1".parse().unwrap(),
+        port: 53,
+        proto: Proto::UDP,
+    };
+    let value = world.tables.frontends[&at];
+    let slot = world.tables.sets[&value.inside.base()].endpoint;
+    let chosen = world.tables.records[&(Family::V4, slot)];
+    world.change(vec![udp("a", "10.96.0.9"), udp("b", "10.96.0.1")]);
+    let now = world.tables.records[&(Family::V4, slot)];
+    assert_ne!(chosen.generation, now.generation);
+}

@@ -57,6 +57,32 @@ fn one_client_port_serves_udp_flows_to_two_services_with_one_endpoint() {
     world.assert_unnoticed(&[&services[0], &services[1]]);
 }
 
+/// A port that has spoken to an endpoint through a Service may speak to the endpoint itself
+/// afterwards, and the other way round.
+#[test]
+fn one_client_port_reaches_an_endpoint_by_turns_through_its_service_and_directly() {
+    let Some((world, client, services, _server)) = shared() else {
+        return;
+    };
+    for family in Family::ALL {
+        let open = |port, target| {
+            let from = SocketAddr::new(client.addresses.of(family), port);
+            let mut connection = Connection::open_from(&client, from, target).unwrap();
+            connection.echo("hello").unwrap();
+            connection
+        };
+        let through = services[0].target(family);
+        let first = open(PORT, through);
+        let direct = first.answer().local;
+        first.close().unwrap();
+        open(PORT, direct).close().unwrap();
+        for target in [through, direct, direct, through, direct] {
+            open(PORT + 1, target).reset().unwrap();
+        }
+    }
+    world.assert_unnoticed(&[&services[0], &services[1]]);
+}
+
 type Shared = (World, Host, [Service; 2], xtask::lab::server::Server);
 
 fn shared() -> Option<Shared> {
