@@ -18,7 +18,7 @@ pub mod linker;
 mod scratch;
 mod symbols;
 
-pub use compiler::{Compiler, Core, is_recent};
+pub use compiler::{CHOSEN_COMPILER, Compiler, Core, is_recent};
 pub use linker::Linker;
 
 /// The crate, its binary and the file in `OUT_DIR` all have this name.
@@ -52,7 +52,7 @@ fn put_object() -> Result<()> {
     let out =
         PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is set for build scripts only")?);
     let root = workspace_root();
-    for variable in [OBJECT_VARIABLE, compiler::VARIABLE] {
+    for variable in [OBJECT_VARIABLE, CHOSEN_COMPILER] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     for input in [

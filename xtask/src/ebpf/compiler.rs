@@ -9,7 +9,7 @@ use std::process::Command;
 use super::linker::Linker;
 
 /// Names the compiler to use; no other is tried then.
-pub(super) const VARIABLE: &str = "PROXY_BPF_RUSTC";
+pub const CHOSEN_COMPILER: &str = "PROXY_BPF_RUSTC";
 /// The workspace's `rust-version`: cargo refuses an older compiler.
 const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
 
@@ -139,7 +139,7 @@ impl Places {
     fn of_this_machine() -> Self {
         let home = env::home_dir();
         Self {
-            chosen: env::var_os(VARIABLE).map(PathBuf::from),
+            chosen: env::var_os(CHOSEN_COMPILER).map(PathBuf::from),
             // Cargo sets RUSTC for build scripts.
             active: env::var_os("RUSTC")
                 .unwrap_or_else(|| "rustc".into())

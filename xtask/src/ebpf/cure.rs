@@ -48,7 +48,7 @@ fn compiler_cures(rejected: &[Rejected]) -> Vec<String> {
             "Debian, as root",
         ),
         command(
-            &format!("export {}=/path/to/rustc", compiler::VARIABLE),
+            &format!("export {}=/path/to/rustc", compiler::CHOSEN_COMPILER),
             "a compiler elsewhere",
         ),
     ]);

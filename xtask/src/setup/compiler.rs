@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use xtask::ebpf::{Compiler, Linker, Tools, is_recent};
+use xtask::ebpf::{CHOSEN_COMPILER, Compiler, Linker, Tools, is_recent};
 
 use super::{apt, host::Host};
 use crate::process;
@@ -18,6 +18,13 @@ const LIMIT: Duration = Duration::from_mins(2);
 pub(super) fn ensure(host: &mut Host) -> Result<Option<Compiler>> {
     if let Some(compiler) = find() {
         return Ok(Some(compiler));
+    }
+    // Who names a compiler wants that one: nothing that could be installed would be looked at.
+    if std::env::var_os(CHOSEN_COMPILER).is_some() {
+        bail!(
+            "{CHOSEN_COMPILER} names a compiler that will not do\n{}",
+            cures()
+        );
     }
     Host::say("no compiler here has `core` for the BPF target");
     if process::find("rustup").is_some() {
