@@ -27,6 +27,8 @@ use objects::Objects;
 pub struct Config {
     /// File or directory of manifests.
     pub manifests: PathBuf,
+    /// Whether manifests that declare nothing delete everything.
+    pub allow_empty: bool,
     /// Name of this node's Node object.
     pub node: Arc<str>,
 }
@@ -60,11 +62,10 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), ControllerError> {
     let (updates, incoming) = mpsc::unbounded_channel();
-    let follower = follow(Source::new(config.manifests.clone()), updates).map_err(|source| {
-        ControllerError::Manifests {
-            path: config.manifests.clone(),
-            source,
-        }
+    let source = Source::new(config.manifests.clone()).allow_empty(config.allow_empty);
+    let follower = follow(source, updates).map_err(|source| ControllerError::Manifests {
+        path: config.manifests.clone(),
+        source,
     })?;
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();

@@ -24,6 +24,10 @@ pub(super) struct Args {
     /// File or directory of manifests: Service, `EndpointSlice` and Node, YAML or JSON.
     #[arg(long, value_name = "PATH")]
     manifests: PathBuf,
+    /// Delete everything when the manifests declare nothing any more, as in an empty or vanished
+    /// directory; else everything stays as it was.
+    #[arg(long)]
+    allow_empty: bool,
     /// Name of this node's Node object; the host name if not given.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     node_name: Option<String>,
@@ -117,6 +121,7 @@ async fn run(args: Args) -> Result<()> {
     }
     let config = Config {
         manifests: args.manifests,
+        allow_empty: args.allow_empty,
         node: node.as_str().into(),
     };
     let plan = Plan::new(&node, options.capacities.limits);
