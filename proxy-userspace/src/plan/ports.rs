@@ -268,6 +268,17 @@ impl Ports {
         }
     }
 
+    /// Number, frontends and endpoints of a service port, if it is planned.
+    pub(super) fn planned(
+        &self,
+        name: &ObjectName,
+        key: &PortKey,
+    ) -> Option<(u32, &[Socket], &[Held])> {
+        let number = *self.by_service.get(name)?.get(key)?;
+        let port = self.by_number.get(&number)?;
+        Some((number, &port.frontends, &port.endpoints))
+    }
+
     pub(super) fn summary(&self) -> Summary {
         Summary {
             services: self.by_service.len(),
