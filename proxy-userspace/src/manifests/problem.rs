@@ -62,6 +62,20 @@ pub enum Trouble {
     Duplicate(PathBuf),
 }
 
+impl Trouble {
+    /// What kind of trouble it is.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) | Self::Dangling(_) | Self::NotAFile => "file",
+            Self::Emptied => "emptied",
+            Self::Syntax(_) | Self::NotAnObject => "syntax",
+            Self::Type { .. } => "type",
+            Self::Invalid(_) => "value",
+            Self::Duplicate(_) => "duplicate",
+        }
+    }
+}
+
 impl Problem {
     /// A problem with a file as a whole.
     pub(super) fn of_file(file: &Path, trouble: Trouble) -> Self {
