@@ -103,6 +103,15 @@ pub struct Summary {
     pub endpoints: usize,
 }
 
+/// How much of the tables is in use, of IPv4 and IPv6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Frontends.
+    pub frontends: [usize; 2],
+    /// Endpoints that have a slot.
+    pub endpoints: [usize; 2],
+}
+
 /// The declared state and the tables planned for it.
 #[derive(Debug)]
 pub struct Plan {
@@ -169,6 +178,11 @@ impl Plan {
     /// How much is planned.
     pub fn summary(&self) -> Summary {
         self.ports.summary()
+    }
+
+    /// How much of the tables is in use.
+    pub fn usage(&self) -> Usage {
+        self.ports.usage()
     }
 
     /// The Services that `is_wanted` picks, with what is planned for them, in order of their names.
