@@ -1,6 +1,9 @@
 //! The command line.
 
+mod look;
 mod run;
+
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -17,13 +20,23 @@ pub struct Cli {
 enum Command {
     /// Serve this node until stopped.
     Run(run::Args),
+    /// How the controller of this node is, on one screen: exit code 0 if all is well, 1 if
+    /// something is not, 2 if it does not run.
+    Status(look::StatusArgs),
+    /// Services with their frontends and what was counted of them.
+    Services(look::ServicesArgs),
+    /// Endpoints with their picks, shares and live flows.
+    Endpoints(look::EndpointsArgs),
 }
 
 impl Cli {
     /// Does what the command line says.
-    pub fn execute(self) -> Result<()> {
+    pub fn execute(self) -> Result<ExitCode> {
         match self.command {
-            Command::Run(args) => run::execute(args),
+            Command::Run(args) => run::execute(args).map(|()| ExitCode::SUCCESS),
+            Command::Status(args) => look::status(&args),
+            Command::Services(args) => look::services(&args),
+            Command::Endpoints(args) => look::endpoints(&args),
         }
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::control::{Control, Devices};
 use crate::dataplane::{Programs, Tables};
 use crate::manifests::{Source, follow};
 use crate::node;
@@ -27,6 +28,8 @@ use objects::Objects;
 pub struct Config {
     /// File or directory of manifests.
     pub manifests: PathBuf,
+    /// Whether manifests that declare nothing delete everything.
+    pub allow_empty: bool,
     /// Name of this node's Node object.
     pub node: Arc<str>,
 }
@@ -56,30 +59,35 @@ pub async fn run(
     plan: Plan,
     tables: Tables,
     programs: Programs,
+    control: Control,
     mut reload: mpsc::UnboundedReceiver<()>,
     stop: CancellationToken,
 ) -> Result<(), ControllerError> {
     let (updates, incoming) = mpsc::unbounded_channel();
-    let follower = follow(Source::new(config.manifests.clone()), updates).map_err(|source| {
-        ControllerError::Manifests {
-            path: config.manifests.clone(),
-            source,
-        }
+    let source = Source::new(config.manifests.clone()).allow_empty(config.allow_empty);
+    let follower = follow(source, updates).map_err(|source| ControllerError::Manifests {
+        path: config.manifests.clone(),
+        source,
     })?;
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
     let objects = Objects::new(plan, tables, config.node, node_addresses);
-    let mut objects = tokio::spawn(objects.run(incoming, synced));
+    let (asks, asked) = mpsc::channel(ASKS);
+    let mut objects = tokio::spawn(objects.run(incoming, asked, synced));
+    let (device_state, known_devices) = watch::channel(Devices::default());
+    let control = control.serve(asks, known_devices);
+    tokio::pin!(control);
 
     // Devices come once the tables are right: programs without tables would do no harm, but the
     // first thing an operator reads should be true.
     let summary = tokio::select! {
         () = stop.cancelled() => return Ok(()),
+        () = &mut control => return Err(ControllerError::Ended("control socket")),
         synced = &mut is_synced => synced.map_err(|_closed| ControllerError::Ended("table task"))?,
     };
     let (wanted, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
-    let thread = Attacher::new(programs, devices, attached);
+    let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
     let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
     tokio::pin!(is_attached);
@@ -88,6 +96,7 @@ pub async fn run(
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
+            () = &mut control => return Err(ControllerError::Ended("control socket")),
             Some(()) = reload.recv() => follower.read_all(),
             count = &mut is_attached, if !is_ready => {
                 is_ready = true;
@@ -109,6 +118,9 @@ pub async fn run(
     drop(attaching.await);
     Ok(())
 }
+
+/// Questions that may wait for an answer.
+const ASKS: usize = 16;
 
 fn say_ready(summary: Summary, devices: usize) {
     let Summary {

@@ -7,6 +7,7 @@
 
 pub mod cli;
 pub mod cluster;
+pub mod control;
 pub mod controller;
 pub mod dataplane;
 pub mod log;

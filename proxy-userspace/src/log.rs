@@ -1,5 +1,9 @@
 //! Logging: one line an event on standard error, as text or JSON.
 
+mod burst;
+
+pub use burst::Bursts;
+
 use std::io::{IsTerminal as _, stderr};
 
 use clap::ValueEnum;

@@ -8,7 +8,7 @@ use kube_lottery::cli::Cli;
 #[expect(clippy::print_stderr, reason = "logging may be what failed")]
 fn main() -> ExitCode {
     match Cli::parse().execute() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Not returned: a backtrace would bury the reason.
             eprintln!("error: {error:#}");

@@ -2,15 +2,18 @@
 //!
 //! [`Source`] remembers what each file declared, so that a file that changed costs only itself and
 //! yields only the objects that differ. What cannot be read takes nothing away: an object that is
-//! refused, and whatever a broken document may have described, stays as it was last good.
+//! refused, and whatever a broken document may have described, stays as it was last good. Nor does
+//! a source that declares nothing at all any more, unless the operator says that it may.
 
+mod declared;
 mod documents;
+mod files;
 mod parse;
 mod problem;
 mod raw;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +21,9 @@ use std::sync::Arc;
 pub use problem::{Problem, Trouble};
 pub use watch::{Follower, Wake, follow};
 
-use crate::model::{Change, Object, ObjectKey};
+use crate::model::{Change, ObjectKey};
+use declared::Declared;
+use files::{Listed, has_manifest_name};
 use parse::{Parsed, parse};
 
 /// What reading files brought to light.
@@ -28,25 +33,59 @@ pub struct Update {
     pub changes: Vec<Change>,
     /// What could not be used.
     pub problems: Vec<Problem>,
+    /// How the manifests stand after it.
+    pub standing: Standing,
+}
+
+/// How the manifests stand.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Whether nothing is declared, which is not taken for the operator's wish.
+    pub is_held_back: bool,
+    /// Files that were read.
+    pub files: usize,
+    /// Objects that are declared.
+    pub objects: usize,
+    /// Everything that cannot be used at present.
+    pub problems: Arc<[String]>,
 }
 
 /// A file or directory of manifests and what was last read there.
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
+    may_be_empty: bool,
+    /// Whether the last reading found nothing and was held back.
+    is_held_back: bool,
     files: BTreeMap<Arc<Path>, HashSet<ObjectKey>>,
-    /// Each object with the files that declare it, in the order of their names: the first counts.
-    objects: HashMap<ObjectKey, Vec<(Arc<Path>, Object)>>,
+    declared: Declared,
+    /// What cannot be used of each file.
+    bad: BTreeMap<PathBuf, Vec<String>>,
+    standing: Standing,
 }
+
+/// What a file holds, or that it is gone.
+type Reading = (PathBuf, Parsed);
 
 impl Source {
     /// Manifests at `path`; nothing is read yet.
     pub fn new(path: PathBuf) -> Self {
         Self {
             path,
+            may_be_empty: false,
+            is_held_back: false,
             files: BTreeMap::new(),
-            objects: HashMap::new(),
+            declared: Declared::default(),
+            bad: BTreeMap::new(),
+            standing: Standing::default(),
         }
+    }
+
+    /// The same; if `yes`, a source that declares nothing any more deletes everything.
+    #[must_use]
+    pub const fn allow_empty(mut self, yes: bool) -> Self {
+        self.may_be_empty = yes;
+        self
     }
 
     /// Where the manifests are.
@@ -57,20 +96,34 @@ impl Source {
     /// Reads every file.
     pub fn read_all(&mut self) -> Update {
         let mut update = Update::default();
-        match self.list() {
+        match files::list(&self.path) {
             Ok(mut files) => {
                 files.extend(self.files.keys().map(|file| file.to_path_buf()));
-                self.read_into(&files, &mut update);
+                self.read_into(files, &mut update);
             }
-            Err(error) => update.problems.push(Problem::unreadable(&self.path, error)),
+            Err(error) if self.may_be_empty && error.kind() == io::ErrorKind::NotFound => {
+                let files = self.files.keys().map(|file| file.to_path_buf());
+                self.read_into(files.collect(), &mut update);
+            }
+            Err(error) => {
+                let problem = Problem::of_file(&self.path, Trouble::Unreadable(error));
+                self.is_held_back = true;
+                self.note(problem, &mut update);
+            }
         }
+        self.finish(&mut update);
         update
     }
 
     /// Reads these files, as far as they are manifests.
     pub fn read(&mut self, files: &BTreeSet<PathBuf>) -> Update {
+        // What was held back may count now.
+        if self.is_held_back {
+            return self.read_all();
+        }
         let mut update = Update::default();
-        self.read_into(files, &mut update);
+        self.read_into(files.clone(), &mut update);
+        self.finish(&mut update);
         update
     }
 
@@ -79,127 +132,120 @@ impl Source {
         file == self.path || (file.parent() == Some(&self.path) && has_manifest_name(file))
     }
 
-    fn list(&self) -> io::Result<BTreeSet<PathBuf>> {
-        if !std::fs::metadata(&self.path)?.is_dir() {
-            return Ok(BTreeSet::from([self.path.clone()]));
-        }
-        let mut files = BTreeSet::new();
-        for entry in std::fs::read_dir(&self.path)? {
-            let file = entry?.path();
-            if has_manifest_name(&file) && !file.is_dir() {
-                files.insert(file);
-            }
-        }
-        Ok(files)
-    }
-
-    fn read_into(&mut self, files: &BTreeSet<PathBuf>, update: &mut Update) {
+    fn read_into(&mut self, files: BTreeSet<PathBuf>, update: &mut Update) {
+        self.bad.remove(&self.path);
+        let mut readings: Vec<Reading> = Vec::with_capacity(files.len());
         for file in files {
-            if !self.includes(file) {
+            if !self.includes(&file) {
                 continue;
             }
-            match std::fs::read_to_string(file) {
-                Ok(text) => {
-                    let parsed = parse(file, &text);
-                    self.take(file, parsed, update);
+            match files::read(&file) {
+                Ok(Listed::Text(text)) => {
+                    let parsed = parse(&file, &text);
+                    readings.push((file, parsed));
                 }
                 // A file of the directory was removed; the one file that was asked for was not.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && *file != self.path => {
-                    self.take(file, Parsed::default(), update);
-                    self.files.remove(file.as_path());
+                Ok(Listed::Gone) if self.may_be_empty || file != self.path => {
+                    readings.push((file, Parsed::default()));
                 }
-                Err(error) => update.problems.push(Problem::unreadable(file, error)),
+                Ok(Listed::Gone) => {
+                    let missing = Trouble::Unreadable(io::ErrorKind::NotFound.into());
+                    self.note(Problem::of_file(&file, missing), update);
+                }
+                Err(trouble) => {
+                    self.bad.remove(&file);
+                    self.note(Problem::of_file(&file, trouble), update);
+                }
             }
         }
+        self.is_held_back = !self.may_be_empty && self.leaves_nothing(&readings);
+        if self.is_held_back {
+            let problem = Problem::of_file(&self.path, Trouble::Emptied);
+            return self.note(problem, update);
+        }
+        self.take(readings, update);
     }
 
-    /// Replaces what `file` declares.
-    fn take(&mut self, file: &Path, parsed: Parsed, update: &mut Update) {
-        let file = match self.files.get_key_value(file) {
-            Some((known, _)) => Arc::clone(known),
-            None => Arc::from(file),
+    /// Whether these readings would take away all there is.
+    fn leaves_nothing(&self, readings: &[Reading]) -> bool {
+        let is_read = |file: &Path| readings.iter().any(|(read, _)| read == file);
+        let stays = |file: &Path, parsed: &Parsed| {
+            let mut held = self.files.get(file).into_iter().flatten();
+            !parsed.objects.is_empty() || held.any(|key| parsed.keeps(key))
         };
-        let old = self.files.remove(&file).unwrap_or_default();
-        update.problems.extend(parsed.problems);
+        !readings.iter().any(|(file, parsed)| stays(file, parsed))
+            && !(self.files.iter()).any(|(file, held)| !held.is_empty() && !is_read(file))
+    }
 
-        let mut new = HashSet::with_capacity(parsed.objects.len());
-        for (document, object) in parsed.objects {
-            let key = object.key();
-            let previous = if new.contains(&key) {
-                Some(&file)
-            } else {
-                self.declare(&key, &file, object, update)
+    /// Replaces what these files declare. All is declared before anything is withdrawn: an object
+    /// may have moved from one file to another.
+    fn take(&mut self, readings: Vec<Reading>, update: &mut Update) {
+        let mut left = Vec::new();
+        let mut touched = BTreeSet::new();
+        for (path, mut parsed) in readings {
+            self.bad.remove(&path);
+            let (file, old) = match self.files.remove_entry(&*path) {
+                Some((file, old)) => (file, old),
+                None => (Arc::from(&*path), HashSet::new()),
             };
-            if let Some(previous) = previous {
-                update
-                    .problems
-                    .push(Problem::duplicate(&file, document, &key, previous));
+            let is_gone = parsed.is_nothing();
+            for problem in std::mem::take(&mut parsed.problems) {
+                self.note(problem, update);
             }
-            new.insert(key);
-        }
-        for key in old {
-            if new.contains(&key) {
-                continue;
-            }
-            if parsed.has_unknown || parsed.refused.contains(&key) {
+            let objects = std::mem::take(&mut parsed.objects);
+            let mut new = HashSet::with_capacity(objects.len());
+            for (place, object) in objects {
+                let key = object.key();
+                if new.contains(&key) {
+                    self.note(Problem::duplicate(&file, place, &key, &file), update);
+                    continue;
+                }
+                let changes = &mut update.changes;
+                if self.declared.set(&key, &file, place, object, changes) {
+                    touched.insert(key.clone());
+                }
                 new.insert(key);
-            } else {
-                self.withdraw(key, &file, update);
             }
-        }
-        self.files.insert(file, new);
-    }
-
-    /// Notes that `file` declares this object; returns the file whose declaration counts instead.
-    fn declare(
-        &mut self,
-        key: &ObjectKey,
-        file: &Arc<Path>,
-        object: Object,
-        update: &mut Update,
-    ) -> Option<&Arc<Path>> {
-        let declared = self.objects.entry(key.clone()).or_default();
-        let before = declared.first().map(|(_, object)| object.clone());
-        match declared.binary_search_by(|(other, _)| other.cmp(file)) {
-            Ok(at) => {
-                if let Some((_, known)) = declared.get_mut(at) {
-                    *known = object;
+            for key in old {
+                if new.contains(&key) {
+                    continue;
+                }
+                if parsed.keeps(&key) {
+                    new.insert(key);
+                } else {
+                    left.push((key, Arc::clone(&file)));
                 }
             }
-            Err(at) => declared.insert(at, (Arc::clone(file), object)),
+            if !is_gone {
+                self.files.insert(file, new);
+            }
         }
-        let (first, now) = declared.first()?;
-        if before.as_ref() != Some(now) {
-            update.changes.push(Change::Set(now.clone()));
+        for (key, file) in left {
+            self.declared.withdraw(key, &file, &mut update.changes);
         }
-        (first != file).then_some(first)
+        let duplicates = touched.iter().flat_map(|key| self.declared.duplicates(key));
+        update.problems.extend(duplicates);
     }
 
-    fn withdraw(&mut self, key: ObjectKey, file: &Arc<Path>, update: &mut Update) {
-        let Some(declared) = self.objects.get_mut(&key) else {
-            return;
-        };
-        let counted = declared.first().is_some_and(|(first, _)| first == file);
-        declared.retain(|(other, _)| other != file);
-        if !counted {
-            return;
-        }
-        if let Some((_, heir)) = declared.first() {
-            update.changes.push(Change::Set(heir.clone()));
-        } else {
-            self.objects.remove(&key);
-            update.changes.push(Change::Gone(key));
-        }
+    /// Passes a problem on and remembers it.
+    fn note(&mut self, problem: Problem, update: &mut Update) {
+        let known = self.bad.entry(problem.file.clone()).or_default();
+        known.push(problem.to_string());
+        update.problems.push(problem);
     }
-}
 
-/// Whether a file of a directory is read: by its ending, and not if it is hidden.
-fn has_manifest_name(file: &Path) -> bool {
-    let hidden = file
-        .file_name()
-        .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-    let ending = file.extension().and_then(|ending| ending.to_str());
-    !hidden && matches!(ending, Some("yaml" | "yml" | "json"))
+    fn finish(&mut self, update: &mut Update) {
+        let duplicates = self
+            .declared
+            .all_duplicates()
+            .map(|problem| problem.to_string());
+        let bad = self.bad.values().flatten().cloned();
+        self.standing.is_held_back = self.is_held_back;
+        self.standing.files = self.files.len();
+        self.standing.objects = self.declared.len();
+        self.standing.problems = bad.chain(duplicates).collect();
+        update.standing = self.standing.clone();
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod sets;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use proxy_common::abi::capacity;
 
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
+pub use view::{Condition, EndpointView, PortView, ServiceView};
 
 use crate::model::{Change, EndpointSlice, Object, ObjectKey, ObjectName, Protocol, Service};
 use desired::{Wanted, wanted};
@@ -99,6 +101,15 @@ pub struct Summary {
     pub frontends: usize,
     /// Endpoints, counted once for each service port.
     pub endpoints: usize,
+}
+
+/// How much of the tables is in use, of IPv4 and IPv6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Frontends.
+    pub frontends: [usize; 2],
+    /// Endpoints that have a slot.
+    pub endpoints: [usize; 2],
 }
 
 /// The declared state and the tables planned for it.
@@ -167,6 +178,36 @@ impl Plan {
     /// How much is planned.
     pub fn summary(&self) -> Summary {
         self.ports.summary()
+    }
+
+    /// How much of the tables is in use.
+    pub fn usage(&self) -> Usage {
+        self.ports.usage()
+    }
+
+    /// The Services that `is_wanted` picks, with what is planned for them, in order of their names.
+    pub fn view(&self, is_wanted: impl Fn(&ObjectName) -> bool) -> Vec<ServiceView> {
+        let known = self.entries.iter().filter(|(name, _)| is_wanted(name));
+        let mut all: Vec<_> = known
+            .filter_map(|(_, entry)| {
+                let service = entry.service.as_ref()?;
+                let notices = entry.notices.iter().map(ToString::to_string).collect();
+                let ports = view::ports(service, &entry.slices, &self.ports, &self.node);
+                Some(ServiceView {
+                    name: service.name.clone(),
+                    ports,
+                    notices,
+                })
+            })
+            .collect();
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// What is declared and not served, or not served in full.
+    pub fn notices(&self) -> impl Iterator<Item = (&ObjectName, &Notice)> {
+        let all = self.entries.iter();
+        all.flat_map(|(name, entry)| entry.notices.iter().map(move |notice| (name, notice)))
     }
 
     fn note(&mut self, change: Change, dirty: &mut BTreeSet<ObjectName>) {

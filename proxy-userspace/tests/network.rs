@@ -16,6 +16,7 @@ mod network {
     mod devices;
     mod distribution;
     mod lab;
+    mod looking;
     mod paths;
     mod sharing;
     mod world;

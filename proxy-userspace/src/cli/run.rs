@@ -1,6 +1,7 @@
 //! `kube-lottery run`
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use aya_log::EbpfLogger;
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::control::{self, Control, ControlSocket, Facts};
 use crate::controller::{self, Config};
 use crate::dataplane::{self, Capacities, Dataplane, LogLevel, Options, settings};
 use crate::log;
@@ -24,9 +26,16 @@ pub(super) struct Args {
     /// File or directory of manifests: Service, `EndpointSlice` and Node, YAML or JSON.
     #[arg(long, value_name = "PATH")]
     manifests: PathBuf,
+    /// Delete everything when the manifests declare nothing any more, as in an empty or vanished
+    /// directory; else everything stays as it was.
+    #[arg(long)]
+    allow_empty: bool,
     /// Name of this node's Node object; the host name if not given.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     node_name: Option<String>,
+    /// Where `status`, `services` and `endpoints` are answered.
+    #[arg(long, value_name = "PATH", default_value = control::DEFAULT_SOCKET)]
+    control_socket: PathBuf,
     /// Most frontends (address, port, protocol) of each IP family.
     #[arg(long, value_name = "N", default_value_t = capacity::FRONTENDS,
         value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
@@ -108,6 +117,7 @@ async fn run(args: Args) -> Result<()> {
     let Dataplane {
         tables,
         programs,
+        reader,
         logger,
         memory,
     } = dataplane::load(&options)?;
@@ -115,12 +125,24 @@ async fn run(args: Args) -> Result<()> {
     if let Some(logger) = logger {
         tokio::task::spawn_blocking(|| pump(logger));
     }
+    let control = Control {
+        socket: ControlSocket::bind(&args.control_socket)?,
+        reader,
+        facts: Facts {
+            node: node.clone(),
+            manifests: args.manifests.clone(),
+            start: Instant::now(),
+            hz: options.settings.hz,
+            capacities: options.capacities,
+        },
+    };
     let config = Config {
         manifests: args.manifests,
+        allow_empty: args.allow_empty,
         node: node.as_str().into(),
     };
     let plan = Plan::new(&node, options.capacities.limits);
-    controller::run(config, plan, tables, programs, reload, stop).await?;
+    controller::run(config, plan, tables, programs, control, reload, stop).await?;
     info!("stopped");
     Ok(())
 }

@@ -22,11 +22,11 @@ impl Convert for ApiService {
         let texts = cluster_ip_texts(spec)?;
         match texts.first() {
             None => {
-                return Ok(Converted::nothing_because(vec![Invalid::new(
+                return Err(Invalid::new(
                     "spec.clusterIP",
                     "",
                     "give an address, or None for a headless Service",
-                )]));
+                ));
             }
             Some(&"None") => return Ok(Converted::NOTHING),
             Some(_) => {}
@@ -233,11 +233,10 @@ spec:
     }
 
     #[test]
-    fn a_missing_cluster_ip_is_remarked_upon() {
-        let web = service("{metadata: {name: web}, spec: {}}")
-            .convert()
-            .unwrap();
-        assert_eq!(None, web.object);
-        assert_eq!("spec.clusterIP", web.left_out[0].field);
+    fn a_missing_cluster_ip_is_refused() {
+        assert_eq!(
+            "spec.clusterIP: nothing is not legal; give an address, or None for a headless Service",
+            refused("{metadata: {name: web}, spec: {}}")
+        );
     }
 }

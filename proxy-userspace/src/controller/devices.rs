@@ -9,6 +9,8 @@ use tokio::sync::{oneshot, watch};
 use tracing::{debug, error, info};
 
 use super::Wanted;
+use crate::control::Devices;
+use crate::control::api::RefusedDevice;
 use crate::dataplane::{AttachError, Programs};
 use crate::node::{Class, Device};
 
@@ -20,6 +22,7 @@ pub(super) struct Attacher {
     wanted: watch::Receiver<Wanted>,
     /// Told how many devices are attached once all of the first ones were tried.
     first: Option<oneshot::Sender<usize>>,
+    state: watch::Sender<Devices>,
     attached: HashMap<u32, Device>,
     refused: HashMap<u32, Refused>,
 }
@@ -27,6 +30,8 @@ pub(super) struct Attacher {
 /// A device that could not be attached to.
 struct Refused {
     device: Device,
+    /// Why; nothing if it was gone by then.
+    reason: Option<String>,
     again: Instant,
 }
 
@@ -41,11 +46,13 @@ impl Attacher {
         programs: Programs,
         wanted: watch::Receiver<Wanted>,
         first: oneshot::Sender<usize>,
+        state: watch::Sender<Devices>,
     ) -> Self {
         Self {
             programs,
             wanted,
             first: Some(first),
+            state,
             attached: HashMap::new(),
             refused: HashMap::new(),
         }
@@ -62,6 +69,7 @@ impl Attacher {
                 if let Some(step) = next_step(&self.attached, wanted, |device| self.may_try(device))
                 {
                     self.take(step);
+                    self.tell();
                     continue;
                 }
                 if let Some(first) = self.first.take() {
@@ -87,10 +95,29 @@ impl Attacher {
         }
     }
 
+    /// Tells those who look how the devices are.
+    fn tell(&self) {
+        let mut attached: Vec<_> = self.attached.values().map(|own| own.name.clone()).collect();
+        attached.sort_unstable();
+        let refused = self.refused.values().filter_map(|refused| {
+            Some(RefusedDevice {
+                name: refused.device.name.clone(),
+                reason: refused.reason.clone()?,
+            })
+        });
+        let mut refused: Vec<_> = refused.collect();
+        refused.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        self.state.send_replace(Devices { attached, refused });
+    }
+
     /// Drops refusals that have lost their object.
     fn forget(&mut self, wanted: &BTreeMap<u32, Device>) {
+        let before = self.refused.len();
         self.refused
             .retain(|index, refused| wanted.get(index) == Some(&refused.device));
+        if self.refused.len() < before {
+            self.tell();
+        }
     }
 
     fn may_try(&self, device: &Device) -> bool {
@@ -126,7 +153,14 @@ impl Attacher {
             _ => error!(device = %device.name, %reason, "not attached, trying again"),
         }
         let again = Instant::now() + RETRY;
-        self.refused.insert(device.index, Refused { device, again });
+        let reason = (!matches!(error, AttachError::Gone(_))).then_some(reason);
+        let index = device.index;
+        let refused = Refused {
+            device,
+            reason,
+            again,
+        };
+        self.refused.insert(index, refused);
     }
 }
 

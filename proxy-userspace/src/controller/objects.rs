@@ -8,13 +8,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
+use crate::control::{Ask, LastChange, TableState};
 use crate::dataplane::{Tables, apply};
-use crate::manifests::Update;
+use crate::log::Bursts;
+use crate::manifests::{Standing, Update};
 use crate::model::{Change, Object, ObjectKey};
-use crate::plan::{GRACE, Op, Outcome, Plan, Summary};
+use crate::plan::{GRACE, Op, Outcome, Plan, Summary, Usage};
 
 /// How long to wait before refused operations are tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// The kind of a change that was carried out.
+const PROGRAMMED: &str = "programmed";
 
 pub(super) struct Objects {
     plan: Plan,
@@ -23,6 +28,9 @@ pub(super) struct Objects {
     node_addresses: watch::Sender<BTreeSet<IpAddr>>,
     /// Operations that the kernel refused.
     refused: Vec<Op>,
+    standing: Standing,
+    last_change: Option<LastChange>,
+    bursts: Bursts,
     start: Instant,
 }
 
@@ -39,52 +47,111 @@ impl Objects {
             node,
             node_addresses,
             refused: Vec::new(),
+            standing: Standing::default(),
+            last_change: None,
+            bursts: Bursts::default(),
             start: Instant::now(),
         }
     }
 
-    /// Follows updates until there are no more; tells `synced` when the first is carried out.
+    /// Follows updates until there are no more, and answers questions; tells `synced` when the
+    /// first update is carried out.
     pub(super) async fn run(
         mut self,
         mut updates: mpsc::UnboundedReceiver<Update>,
+        mut asks: mpsc::Receiver<Ask>,
         synced: oneshot::Sender<Summary>,
     ) {
         let mut synced = Some(synced);
+        // Questions do not put off what is due.
+        let mut due = None;
         loop {
-            let update = match self.pause() {
-                None => updates.recv().await,
-                Some(pause) => {
-                    let Ok(update) = tokio::time::timeout(pause, updates.recv()).await else {
-                        self.retry();
-                        continue;
+            tokio::select! {
+                update = updates.recv() => {
+                    let Some(update) = update else {
+                        return;
                     };
-                    update
+                    self.take(update);
+                    if let Some(synced) = synced.take() {
+                        synced.send(self.plan.summary()).ok();
+                    }
                 }
-            };
-            let Some(update) = update else {
-                return;
-            };
-            self.take(update);
-            if let Some(synced) = synced.take() {
-                synced.send(self.plan.summary()).ok();
+                Some(ask) = asks.recv() => {
+                    self.answer(ask);
+                    continue;
+                }
+                () = sleep_until(due) => self.retry(),
             }
+            due = self
+                .pause()
+                .map(|pause| tokio::time::Instant::now() + pause);
+        }
+    }
+
+    fn answer(&self, ask: Ask) {
+        // Whoever asked may have gone away.
+        match ask {
+            Ask::State(answer) => drop(answer.send(self.state())),
+            Ask::Services(scope, answer) => {
+                drop(answer.send(self.plan.view(|name| scope.includes(name))));
+            }
+        }
+    }
+
+    fn state(&self) -> TableState {
+        let Usage {
+            frontends,
+            endpoints,
+        } = self.plan.usage();
+        let mut notices: Vec<_> = self
+            .plan
+            .notices()
+            .map(|(name, notice)| (name.clone(), notice.to_string(), notice.is_known_limit()))
+            .collect();
+        notices.sort_unstable();
+        TableState {
+            summary: self.plan.summary(),
+            frontends,
+            endpoints,
+            standing: self.standing.clone(),
+            notices,
+            refused: self.refused.len(),
+            last_change: self.last_change,
         }
     }
 
     /// How long to wait for something else to do, if anything is left undone.
     fn pause(&self) -> Option<Duration> {
-        if !self.refused.is_empty() {
+        let retry = if !self.refused.is_empty() {
             Some(RETRY)
         } else if self.plan.is_waiting() {
             Some(GRACE)
         } else {
             None
+        };
+        let summing = self.bursts.due(self.start.elapsed());
+        retry.into_iter().chain(summing).min()
+    }
+
+    /// Sums up what had no line of its own.
+    fn sum_up(&mut self) {
+        for (kind, count) in self.bursts.end(self.start.elapsed()) {
+            if kind == PROGRAMMED {
+                info!(count, "programmed more changes within a second");
+            } else {
+                warn!(kind, count, "more of the same kind, see status");
+            }
         }
     }
 
     fn take(&mut self, update: Update) {
+        self.sum_up();
+        self.standing = update.standing;
+        let now = self.start.elapsed();
         for problem in &update.problems {
-            warn!(%problem, "manifest not used");
+            if self.bursts.admit(problem.trouble.kind(), now) {
+                warn!(%problem, "manifest not used");
+            }
         }
         if update.changes.is_empty() {
             return;
@@ -101,8 +168,17 @@ impl Objects {
         let outcome = self.plan.update(update.changes, self.start.elapsed());
         let operations = outcome.ops.len();
         self.carry_out(outcome);
-        let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        info!(changes, operations, micros, "programmed");
+        let took = began.elapsed();
+        self.last_change = Some(LastChange {
+            at: Instant::now(),
+            took,
+            objects: changes,
+            operations,
+        });
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if self.bursts.admit(PROGRAMMED, self.start.elapsed()) {
+            info!(changes, operations, micros, "programmed");
+        }
     }
 
     fn note_node(&self, change: &Change) {
@@ -117,8 +193,11 @@ impl Objects {
     }
 
     fn carry_out(&mut self, outcome: Outcome) {
+        let now = self.start.elapsed();
         for (service, notice) in outcome.notices {
-            warn!(%service, %notice, "not served in full");
+            if self.bursts.admit(notice.kind(), now) {
+                warn!(%service, %notice, "not served in full");
+            }
         }
         self.apply(outcome.ops);
     }
@@ -138,7 +217,11 @@ impl Objects {
     }
 
     fn retry(&mut self) {
+        self.sum_up();
         if self.refused.is_empty() {
+            if !self.plan.is_waiting() {
+                return;
+            }
             debug!("looking again for room");
             let outcome = self.plan.retry(self.start.elapsed());
             self.carry_out(outcome);
@@ -150,5 +233,13 @@ impl Objects {
                 .collect();
             self.apply(ops);
         }
+    }
+}
+
+/// Sleeps for ever where nothing is due.
+async fn sleep_until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }

@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::attach::Programs;
 use super::maps::memory;
 use super::plain::Plain;
+use super::reader::{ReadError, Reader};
 use super::tables::{Capacities, Tables};
 
 /// The object that belongs to this controller.
@@ -71,6 +72,8 @@ pub struct Dataplane {
     pub tables: Tables,
     /// The programs.
     pub programs: Programs,
+    /// Reads the maps for those who only look.
+    pub reader: Reader,
     /// Reads what the programs log, if they can. Dropping it would end their logging.
     pub logger: Option<EbpfLogger<&'static dyn log::Log>>,
     /// Kernel memory of each map in bytes.
@@ -105,6 +108,9 @@ pub enum LoadError {
     /// The set array cannot be mapped into memory.
     #[error("cannot share the memory of map SETS")]
     Share(#[source] io::Error),
+    /// A map cannot be read.
+    #[error(transparent)]
+    Reader(#[from] ReadError),
     /// The object lacks a program.
     #[error("the object has no program {0}")]
     NoProgram(&'static str),
@@ -153,6 +159,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     }
     let memory = memory_by_map(&ebpf)?;
     Ok(Dataplane {
+        reader: Reader::of(&ebpf)?,
         tables: Tables::take(&mut ebpf)?,
         programs: Programs::new(ebpf),
         logger,

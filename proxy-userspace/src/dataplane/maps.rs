@@ -151,6 +151,11 @@ impl Counters {
         typed(ebpf, "COUNTERS", PerCpuArray::try_from).map(Self)
     }
 
+    /// The counters in this map.
+    pub(super) fn new(map: Map) -> Result<Self, MapError> {
+        PerCpuArray::try_from(map).map(Self)
+    }
+
     /// The sum over all CPUs.
     pub fn get(&self, counter: Counter) -> Result<u64, MapError> {
         let values = self.0.get(&(counter as u32), 0)?;

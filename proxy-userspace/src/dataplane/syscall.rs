@@ -4,6 +4,8 @@
     reason = "raw system calls and memory that the kernel reads as well"
 )]
 
+mod read;
+
 use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;

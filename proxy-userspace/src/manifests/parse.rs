@@ -1,5 +1,6 @@
 //! From the text of one file to objects of the model.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -20,22 +21,35 @@ pub(super) struct Parsed {
     pub(super) objects: Vec<(Place, Object)>,
     pub(super) problems: Vec<Problem>,
     /// Objects that are declared but cannot be used.
-    pub(super) refused: Vec<ObjectKey>,
+    pub(super) refused: HashSet<ObjectKey>,
     /// Whether something could not even be told which object it is.
     pub(super) has_unknown: bool,
 }
 
+impl Parsed {
+    /// Whether an object that was declared before stays although it is not among the objects.
+    pub(super) fn keeps(&self, key: &ObjectKey) -> bool {
+        self.has_unknown || self.refused.contains(key)
+    }
+
+    /// Whether there is nothing at all, as in a file that is gone.
+    pub(super) const fn is_nothing(&self) -> bool {
+        self.objects.is_empty() && self.problems.is_empty()
+    }
+}
+
 pub(super) fn parse(file: &Path, text: &str) -> Parsed {
-    let mut parser = Parser {
-        file,
-        parsed: Parsed::default(),
-    };
     let is_json = file.extension().is_some_and(|ending| ending == "json");
     if is_json || text.trim_start().starts_with('{') {
-        parser.json(text);
-    } else {
-        parser.yaml(text);
+        let mut parser = Parser::new(file);
+        let is_sound = parser.json(text);
+        // A brace opens a mapping of YAML as well.
+        if is_sound || is_json {
+            return parser.parsed;
+        }
     }
+    let mut parser = Parser::new(file);
+    parser.yaml(text);
     parser.parsed
 }
 
@@ -44,8 +58,16 @@ struct Parser<'a> {
     parsed: Parsed,
 }
 
-impl Parser<'_> {
-    fn json(&mut self, text: &str) {
+impl<'a> Parser<'a> {
+    fn new(file: &'a Path) -> Self {
+        Self {
+            file,
+            parsed: Parsed::default(),
+        }
+    }
+
+    /// Whether it is JSON to the end.
+    fn json(&mut self, text: &str) -> bool {
         let documents = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
         for (index, document) in documents.enumerate() {
             let place = Place {
@@ -54,9 +76,13 @@ impl Parser<'_> {
             };
             match document {
                 Ok(raw) => self.document(place, Raw::Json(raw), None),
-                Err(error) => self.unknown(place, Trouble::Syntax(error.to_string())),
+                Err(error) => {
+                    self.unknown(place, Trouble::Syntax(error.to_string()));
+                    return false;
+                }
             }
         }
+        true
     }
 
     fn yaml(&mut self, text: &str) {
@@ -94,21 +120,40 @@ impl Parser<'_> {
             }
             ("List" | "ServiceList" | "NodeList", "v1")
             | ("EndpointSliceList", "discovery.k8s.io/v1") => self.list(place, raw, &head),
-            ("Service" | "Node" | "List" | "ServiceList" | "NodeList", version) => {
-                self.unknown(
-                    place,
-                    Invalid::new("apiVersion", version, "legal is v1").into(),
-                );
-            }
-            ("EndpointSlice" | "EndpointSliceList", version) => {
-                let legal = "legal is discovery.k8s.io/v1";
-                self.unknown(place, Invalid::new("apiVersion", version, legal).into());
-            }
-            (kind, _) => {
-                let legal = "legal are Service, EndpointSlice, Node and List";
-                self.unknown(place, Invalid::new("kind", kind, legal).into());
-            }
+            (kind, version) => self.foreign(place, raw, kind, version),
         }
+    }
+
+    /// Notes that a document is of no kind, or of no version, that is known here. It may once have
+    /// been good, so whatever has its name stays.
+    fn foreign(&mut self, place: Place, raw: Raw<'_>, kind: &str, version: &str) {
+        let invalid = match kind {
+            "Service" | "Node" | "List" | "ServiceList" | "NodeList" => {
+                Invalid::new("apiVersion", version, "legal is v1")
+            }
+            "EndpointSlice" | "EndpointSliceList" => {
+                Invalid::new("apiVersion", version, "legal is discovery.k8s.io/v1")
+            }
+            _ => {
+                let legal = "legal are Service, EndpointSlice, Node and List";
+                Invalid::new("kind", kind, legal)
+            }
+        };
+        let Some(name) = raw.name() else {
+            return self.unknown(place, invalid.into());
+        };
+        let node = ObjectKey::Node(name.name().into());
+        let object = match kind {
+            "" => name.to_string(),
+            "Node" => node.to_string(),
+            _ => format!("{kind} {name}"),
+        };
+        let slice = ObjectKey::Slice(name.clone());
+        (self.parsed.refused).extend([ObjectKey::Service(name), slice, node]);
+        self.parsed.problems.push(Problem {
+            object: Some(object),
+            ..place.problem(self.file, invalid)
+        });
     }
 
     fn list(&mut self, place: Place, raw: Raw<'_>, head: &Head<'_>) {
@@ -116,7 +161,11 @@ impl Parser<'_> {
             .kind
             .as_deref()
             .and_then(|kind| kind.strip_suffix("List"));
-        for (index, item) in raw.items().into_iter().enumerate() {
+        let Some(items) = raw.items() else {
+            let trouble = Invalid::new("items", "this", "give a list of objects");
+            return self.unknown(place, trouble.into());
+        };
+        for (index, item) in items.into_iter().enumerate() {
             let place = Place {
                 item: Some(index + 1),
                 ..place
@@ -162,7 +211,9 @@ impl Parser<'_> {
         trouble: Trouble,
     ) {
         match raw.name() {
-            Some(name) => self.parsed.refused.push(key(name)),
+            Some(name) => {
+                self.parsed.refused.insert(key(name));
+            }
             None => self.parsed.has_unknown = true,
         }
         let problem = self.named(place, raw, key, trouble);

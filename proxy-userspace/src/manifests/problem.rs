@@ -31,6 +31,15 @@ pub enum Trouble {
     /// The file or directory cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
+    /// A link to nothing.
+    #[error("is a link to {}, which is not there; what it declared stays", .0.display())]
+    Dangling(PathBuf),
+    /// A pipe, a socket, a device.
+    #[error("must be a regular file")]
+    NotAFile,
+    /// Nothing is declared.
+    #[error("declares nothing; what was served before stays (--allow-empty deletes it)")]
+    Emptied,
     /// Not YAML or JSON.
     #[error("cannot be parsed: {0}")]
     Syntax(String),
@@ -53,14 +62,29 @@ pub enum Trouble {
     Duplicate(PathBuf),
 }
 
+impl Trouble {
+    /// What kind of trouble it is.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) | Self::Dangling(_) | Self::NotAFile => "file",
+            Self::Emptied => "emptied",
+            Self::Syntax(_) | Self::NotAnObject => "syntax",
+            Self::Type { .. } => "type",
+            Self::Invalid(_) => "value",
+            Self::Duplicate(_) => "duplicate",
+        }
+    }
+}
+
 impl Problem {
-    pub(super) fn unreadable(file: &Path, error: io::Error) -> Self {
+    /// A problem with a file as a whole.
+    pub(super) fn of_file(file: &Path, trouble: Trouble) -> Self {
         Self {
             file: file.into(),
             document: None,
             item: None,
             object: None,
-            trouble: Trouble::Unreadable(error),
+            trouble,
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Head<'a> {
 #[derive(Deserialize)]
 struct Items<'a> {
     #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
+    items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -57,17 +57,18 @@ impl<'a> Raw<'a> {
         }
     }
 
-    pub(super) fn items(self) -> Vec<Self> {
+    /// The items of a list; nothing if it has something else there.
+    pub(super) fn items(self) -> Option<Vec<Self>> {
         match self {
             Self::Json(raw) => {
-                let list = serde_json::from_str::<Items<'_>>(raw.get());
-                list.map(|list| list.items.into_iter().map(Self::Json).collect())
-                    .unwrap_or_default()
+                let list = serde_json::from_str::<Items<'_>>(raw.get()).ok()?;
+                let items = list.items.unwrap_or_default();
+                Some(items.into_iter().map(Self::Json).collect())
             }
-            Self::Yaml(value) => {
-                let items = value.get("items").and_then(Value::as_array);
-                items.into_iter().flatten().map(Self::Yaml).collect()
-            }
+            Self::Yaml(value) => match value.get("items") {
+                None | Some(Value::Null) => Some(Vec::new()),
+                Some(items) => Some(items.as_array()?.iter().map(Self::Yaml).collect()),
+            },
         }
     }
 
@@ -99,9 +100,21 @@ impl<'a> Raw<'a> {
             }
             Self::Yaml(value) => serde_path_to_error::deserialize(value),
         };
-        slow.map_err(|error| Trouble::Type {
-            field: error.path().to_string(),
-            message: error.into_inner().to_string(),
+        slow.map_err(|error| {
+            let field = error.path().to_string();
+            let message = legible(&field, error.into_inner().to_string());
+            Trouble::Type { field, message }
         })
+    }
+}
+
+/// What people call the type, and what is legal there.
+fn legible(field: &str, message: String) -> String {
+    match message.strip_suffix("expected i32") {
+        Some(found) if field.to_lowercase().ends_with("port") => {
+            format!("{found}expected a number from 1 to 65535")
+        }
+        Some(found) => format!("{found}expected a number"),
+        None => message,
     }
 }

@@ -1,6 +1,7 @@
 use std::fmt::Write as _;
 
 use super::*;
+use crate::model::Object;
 
 /// A directory of its own for each test, gone at its end.
 struct Dir(PathBuf);
@@ -105,12 +106,12 @@ apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: 10.96.0.1,
     assert!(parsed.objects.is_empty());
     let expected = [
         "dir/bad.yaml: document 1: Service default/a: spec.ports[0].port: invalid type: string \
-         \"http\", expected i32",
+         \"http\", expected a number from 1 to 65535",
         "dir/bad.yaml: document 2: Service shop/b: spec.clusterIPs[0]: 10.96.0.300 is not legal; \
          give an IPv4 or IPv6 address",
-        "dir/bad.yaml: document 3: kind: Deployment is not legal; legal are Service, \
+        "dir/bad.yaml: document 3: Deployment default/c: kind: Deployment is not legal; legal are Service, \
          EndpointSlice, Node and List",
-        "dir/bad.yaml: document 4: apiVersion: v2 is not legal; legal is v1",
+        "dir/bad.yaml: document 4: Service default/d: apiVersion: v2 is not legal; legal is v1",
         "dir/bad.yaml: document 5: must be an object with apiVersion, kind and metadata",
     ];
     let messages = messages(&parsed.problems);

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind};
-use notify::{Event, EventKind, RecursiveMode, Watcher as _};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 use tracing::warn;
 
@@ -17,6 +17,9 @@ use super::{Source, Update};
 const QUIET: Duration = Duration::from_millis(1);
 /// … or is read while it goes on after so long.
 const PATIENCE: Duration = Duration::from_millis(10);
+
+/// How long to wait before a directory that is gone is looked for again.
+const RETURN: Duration = Duration::from_millis(500);
 
 /// Why the follower should look.
 #[derive(Debug)]
@@ -61,24 +64,25 @@ pub fn follow(
 ) -> notify::Result<Follower> {
     let (wake, woken) = channel();
     let events = wake.clone();
-    let mut watcher = notify::recommended_watcher(move |event| {
+    let watcher = notify::recommended_watcher(move |event| {
         events.send(Wake::Event(event)).ok();
     })?;
-    watcher.watch(
-        watched_directory(source.path()),
-        RecursiveMode::NonRecursive,
-    )?;
+    let mut watching = Watching {
+        watcher,
+        directory: watched_directory(source.path()).to_path_buf(),
+        is_lost: false,
+    };
+    watching.begin()?;
     let thread = std::thread::Builder::new()
         .name("manifests".into())
         .spawn(move || {
             // The watch is older than the first reading, so nothing falls between the two.
-            let _watcher = watcher;
             let mut update = source.read_all();
             loop {
                 if updates.send(update).is_err() {
                     return;
                 }
-                update = match wait(&woken, &source) {
+                update = match wait(&woken, &source, &mut watching) {
                     Some(Due::Everything) => source.read_all(),
                     Some(Due::Files(files)) => source.read(&files),
                     None => return,
@@ -102,6 +106,38 @@ fn watched_directory(path: &Path) -> &Path {
     }
 }
 
+/// The kernel's watch over a directory. It belongs to the directory, not to its name, so it is
+/// lost when that is removed or replaced.
+struct Watching {
+    watcher: RecommendedWatcher,
+    directory: PathBuf,
+    is_lost: bool,
+}
+
+impl Watching {
+    fn begin(&mut self) -> notify::Result<()> {
+        self.watcher
+            .watch(&self.directory, RecursiveMode::NonRecursive)
+    }
+
+    /// Watches again what has this name now, if there is something.
+    fn resume(&mut self) -> bool {
+        // Of a directory that was removed the kernel has forgotten the watch already.
+        self.watcher.unwatch(&self.directory).ok();
+        self.is_lost = self.begin().is_err();
+        !self.is_lost
+    }
+
+    /// Whether an event says that the directory is not where it was.
+    fn is_end(&self, event: &Event) -> bool {
+        let moves = matches!(
+            event.kind,
+            EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_))
+        );
+        moves && event.paths.contains(&self.directory)
+    }
+}
+
 #[derive(Debug, PartialEq)]
 enum Due {
     Files(BTreeSet<PathBuf>),
@@ -109,12 +145,18 @@ enum Due {
 }
 
 /// Waits until something is due and its burst is over; `None` at the end.
-fn wait(woken: &Receiver<Wake>, source: &Source) -> Option<Due> {
+fn wait(woken: &Receiver<Wake>, source: &Source, watching: &mut Watching) -> Option<Due> {
     let mut files = BTreeSet::new();
     let mut everything = false;
     let mut deadline: Option<Instant> = None;
     loop {
         let wake = match deadline {
+            None if watching.is_lost => match woken.recv_timeout(RETURN) {
+                Ok(wake) => wake,
+                Err(RecvTimeoutError::Timeout) if watching.resume() => Wake::Everything,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            },
             None => woken.recv().ok()?,
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
@@ -129,6 +171,10 @@ fn wait(woken: &Receiver<Wake>, source: &Source) -> Option<Due> {
         match wake {
             Wake::Stop => return None,
             Wake::Everything => everything = true,
+            Wake::Event(Ok(event)) if watching.is_end(&event) => {
+                watching.resume();
+                everything = true;
+            }
             Wake::Event(Ok(event)) => sort(event, source, &mut files, &mut everything),
             Wake::Event(Err(error)) => {
                 warn!(%error, "watching manifests failed, reading all of them");

@@ -74,31 +74,12 @@ fn endpoints(
     slices: &[Arc<EndpointSlice>],
     node: &str,
 ) -> Vec<WantedEndpoint> {
-    let mut merged: HashMap<(IpAddr, u16), &Endpoint> = HashMap::new();
-    for slice in slices.iter().filter(|slice| slice.family == family) {
-        let joined = slice
-            .ports
-            .iter()
-            .filter(|own| own.name == port.name && own.protocol == port.protocol);
-        for own in joined {
-            for endpoint in &slice.endpoints {
-                merged
-                    .entry((endpoint.address, own.port))
-                    .and_modify(|known| {
-                        // While an endpoint moves between slices it stands in both.
-                        if rank(endpoint) > rank(known) {
-                            *known = endpoint;
-                        }
-                    })
-                    .or_insert(endpoint);
-            }
-        }
-    }
-    let any_ready = merged.values().any(|endpoint| endpoint.ready);
+    let merged = merged(port, family, slices);
+    let any_ready = merged.values().any(|(_, endpoint)| endpoint.ready);
     let mut all: Vec<_> = merged
         .into_iter()
-        .filter(|(_, endpoint)| endpoint.ready || endpoint.serving)
-        .map(|((addr, port), endpoint)| WantedEndpoint {
+        .filter(|(_, (_, endpoint))| endpoint.ready || endpoint.serving)
+        .map(|((addr, port), (_, endpoint))| WantedEndpoint {
             addr,
             port,
             is_local: endpoint.node.as_deref() == Some(node),
@@ -111,6 +92,35 @@ fn endpoints(
         .collect();
     all.sort_unstable_by_key(|endpoint| (endpoint.addr, endpoint.port));
     all
+}
+
+/// Each endpoint that the slices name for a service port, with the slice that counts.
+pub(super) fn merged<'a>(
+    port: &ServicePort,
+    family: Family,
+    slices: &'a [Arc<EndpointSlice>],
+) -> HashMap<(IpAddr, u16), (&'a EndpointSlice, &'a Endpoint)> {
+    let mut merged: HashMap<(IpAddr, u16), (&EndpointSlice, &Endpoint)> = HashMap::new();
+    for slice in slices.iter().filter(|slice| slice.family == family) {
+        let joined = slice
+            .ports
+            .iter()
+            .filter(|own| own.name == port.name && own.protocol == port.protocol);
+        for own in joined {
+            for endpoint in &slice.endpoints {
+                merged
+                    .entry((endpoint.address, own.port))
+                    .and_modify(|known| {
+                        // While an endpoint moves between slices it stands in both.
+                        if rank(endpoint) > rank(known.1) {
+                            *known = (slice, endpoint);
+                        }
+                    })
+                    .or_insert((slice, endpoint));
+            }
+        }
+    }
+    merged
 }
 
 /// Which of two copies of an endpoint counts: one that stays, then one that is ready.

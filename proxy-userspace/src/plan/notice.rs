@@ -81,6 +81,24 @@ pub enum Notice {
 }
 
 impl Notice {
+    /// What kind of notice it is.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Sctp { .. } => "sctp",
+            Self::FrontendTaken { .. } => "frontend-taken",
+            Self::FrontendsFull { .. } => "frontends-full",
+            Self::EndpointsFull { .. } => "endpoints-full",
+            Self::TooManyEndpoints { .. } => "too-many-endpoints",
+            Self::SetsFull { .. } => "sets-full",
+            Self::NumbersEnded => "numbers-ended",
+        }
+    }
+
+    /// Whether it tells of a limit of this program, about which nobody can do anything.
+    pub const fn is_known_limit(&self) -> bool {
+        matches!(self, Self::Sctp { .. })
+    }
+
     /// Whether waiting may help: room may become free.
     pub(super) const fn is_passing(&self) -> bool {
         matches!(

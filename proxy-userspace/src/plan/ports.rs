@@ -17,7 +17,7 @@ use super::ids::{Numbers, Slots};
 use super::op::{Bitmap, Op, Socket};
 use super::reverse::Reverse;
 use super::sets::{Region, Regions};
-use super::{Limits, Notice, Summary};
+use super::{Limits, Notice, Summary, Usage};
 use crate::model::{Family, ObjectName, Protocol};
 
 /// All service ports and what they share.
@@ -279,6 +279,34 @@ impl Ports {
             }
             Op::Frontend { at, .. } | Op::FrontendGone { at } => Some(self.frontends.op(at)),
         }
+    }
+
+    /// Number, frontends and endpoints of a service port, if it is planned.
+    pub(super) fn planned(
+        &self,
+        name: &ObjectName,
+        key: &PortKey,
+    ) -> Option<(u32, &[Socket], &[Held])> {
+        let number = *self.by_service.get(name)?.get(key)?;
+        let port = self.by_number.get(&number)?;
+        Some((number, &port.frontends, &port.endpoints))
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for port in self.by_number.values() {
+            let family = usize::from(port.key.family == Family::V6);
+            let counts = [
+                (&mut usage.frontends, port.frontends.len()),
+                (&mut usage.endpoints, port.endpoints.len()),
+            ];
+            for (sums, count) in counts {
+                if let Some(sum) = sums.get_mut(family) {
+                    *sum += count;
+                }
+            }
+        }
+        usage
     }
 
     pub(super) fn summary(&self) -> Summary {

@@ -83,3 +83,26 @@ fn the_literal_cascade_is_as_even_at_its_highest_limit() {
     println!("n {n}, literal: p {p:.4}");
     assert!(p > 1e-6, "p {p}");
 }
+
+#[test]
+fn the_largest_service_is_drawn_from_end_to_end() {
+    if !is_root() {
+        return;
+    }
+    let n = 65_535;
+    let mut world = World::new(Settings::with_hz(250));
+    let endpoints: Vec<_> = (1..=n).map(|id| (endpoint_addr(false, id), 5353)).collect();
+    world.service((vip(false, 1), 53), Proto::UDP, &endpoints);
+    let mut object = Object::load(world.tables.settings);
+    object.write(&world.tables);
+    let counts = draw(&mut object, n, 300_000);
+    // Sixteen bins of neighbours: of single endpoints so few draws say little.
+    let mut bins = vec![0; 16];
+    for (index, count) in counts.iter().enumerate() {
+        bins[index * 16 / counts.len()] += count;
+    }
+    let p = evenness(&bins).unwrap();
+    println!("n {n}: p {p:.4}");
+    assert_eq!(300_000, counts.iter().sum::<u64>());
+    assert!(p > 1e-6, "p {p}: {bins:?}");
+}

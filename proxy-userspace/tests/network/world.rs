@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,26 @@ impl World {
         self.start();
     }
 
+    /// What a command says that looks at the proxy of the first node.
+    pub(super) fn look(&self, command: &[&str]) -> Answer {
+        let output = Command::new(binary())
+            .args(command)
+            .arg("--control-socket")
+            .arg(self.lab.folder().join("node1.sock"))
+            .output()
+            .unwrap();
+        Answer {
+            code: output.status.code().unwrap(),
+            text: String::from_utf8(output.stdout).unwrap(),
+            notes: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Ends all proxies.
+    pub(super) fn stop(&mut self) {
+        self.proxies.clear();
+    }
+
     /// Some pods of a node and a server in each, which goes by the pod's name.
     pub(super) fn servers(&mut self, node: u8, count: u8) -> (Vec<Host>, Vec<Server>) {
         let pods = self.lab.pods(node, count).unwrap();
@@ -77,6 +98,14 @@ impl World {
         let complaints = observe::complaints(&self.lab, &vips).unwrap();
         assert!(complaints.is_empty(), "{}", complaints.join("\n"));
     }
+}
+
+/// What a command says.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) code: i32,
+    pub(super) text: String,
+    pub(super) notes: String,
 }
 
 // Once for all tests of this process.
@@ -115,7 +144,7 @@ pub(super) fn is_long() -> bool {
     std::env::var_os("KUBE_LOTTERY_LONG").is_some_and(|value| value == "1")
 }
 
-fn binary() -> PathBuf {
+pub(super) fn binary() -> PathBuf {
     let built = env!("CARGO_BIN_EXE_kube-lottery");
     std::env::var_os("KUBE_LOTTERY_BINARY").map_or_else(|| built.into(), PathBuf::from)
 }

@@ -20,6 +20,7 @@ use super::{Host, Lab};
 pub struct Proxy {
     child: Child,
     log: PathBuf,
+    control_socket: PathBuf,
     guard: Arc<Guard>,
 }
 
@@ -38,11 +39,15 @@ impl Lab {
         flags: &[&str],
     ) -> Result<Proxy> {
         let log = self.folder.join(format!("{}.log", node.name));
+        // Nodes share the file system.
+        let control_socket = self.folder.join(format!("{}.sock", node.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = node.namespace.command(&binary.display().to_string());
         command
             .args(["run", "--node-name", &node.name, "--manifests"])
             .arg(manifests.folder())
+            .arg("--control-socket")
+            .arg(&control_socket)
             .args(flags)
             // A filter that suits some other program could hide the line that is waited for.
             .env_remove("RUST_LOG")
@@ -58,6 +63,7 @@ impl Lab {
         let mut proxy = Proxy {
             child,
             log,
+            control_socket,
             guard: Arc::clone(&self.guard),
         };
         proxy.wait_until_ready()?;
@@ -69,6 +75,11 @@ impl Proxy {
     /// Process number.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Where it answers.
+    pub fn control_socket(&self) -> &Path {
+        &self.control_socket
     }
 
     /// What it has logged.

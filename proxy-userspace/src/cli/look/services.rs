@@ -1,0 +1,77 @@
+//! Services as a table.
+
+use anyhow::Result;
+
+use super::Common;
+use super::output::{self, Column, Format, columns, note, print_object};
+use crate::control::api::{List, Port, Service};
+
+const COLUMNS: [Column; 9] = [
+    ("NAMESPACE", false),
+    ("NAME", false),
+    ("PORT", false),
+    ("PROTO", false),
+    ("FRONTENDS", false),
+    ("READY", true),
+    ("PICKS", true),
+    ("FLOWS", true),
+    ("LOCAL", true),
+];
+
+/// Columns of the wide table beyond those.
+const WIDE: [Column; 2] = [("FAMILY", false), ("NUMBER", true)];
+
+pub(super) fn print(list: &List<Service>, common: &Common) -> Result<()> {
+    if print_object(common.output, list)? {
+        return Ok(());
+    }
+    output::print(&table(
+        list,
+        common.output == Format::Wide,
+        common.no_headers,
+    ))?;
+    for service in &list.items {
+        for notice in &service.notices {
+            note(&format!(
+                "! {}/{}: {notice}",
+                service.namespace, service.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn table(list: &List<Service>, is_wide: bool, no_headers: bool) -> String {
+    let mut header = COLUMNS.to_vec();
+    if is_wide {
+        header.extend(WIDE);
+    }
+    let ports = list
+        .items
+        .iter()
+        .flat_map(|service| service.ports.iter().map(move |port| (service, port)));
+    let rows = ports.map(|(service, port)| row(service, port, is_wide));
+    columns(&header, rows, no_headers)
+}
+
+fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
+    let mut row = vec![
+        service.namespace.clone(),
+        service.name.clone(),
+        port.name.clone(),
+        port.protocol.clone(),
+        port.frontends.join(" "),
+        format!("{}/{}", port.ready, port.total),
+        port.picks.to_string(),
+        port.flows.to_string(),
+        port.local.to_string(),
+    ];
+    if is_wide {
+        row.push(port.family.clone());
+        row.push(
+            port.number
+                .map_or_else(String::new, |number| number.to_string()),
+        );
+    }
+    row
+}

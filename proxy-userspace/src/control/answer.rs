@@ -1,0 +1,249 @@
+//! Answers from the tasks that own the state and from the maps.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::api::{self, Kind, List};
+use super::listing::{Counts, Scope, endpoints, services};
+use crate::dataplane::reader::now;
+use crate::dataplane::{Capacities, ReadError, Reader};
+use crate::manifests::Standing;
+use crate::model::{Family, ObjectName};
+use crate::plan::{ServiceView, Summary};
+
+/// A question to the task that owns the plan and the tables.
+#[derive(Debug)]
+pub enum Ask {
+    /// How the tables are.
+    State(oneshot::Sender<TableState>),
+    /// What is planned for Services.
+    Services(Scope, oneshot::Sender<Vec<ServiceView>>),
+}
+
+/// How the tables are.
+#[derive(Clone, Debug, Default)]
+pub struct TableState {
+    /// How much is planned.
+    pub summary: Summary,
+    /// Frontends in use, of IPv4 and IPv6.
+    pub frontends: [usize; 2],
+    /// Endpoints that have a slot, of IPv4 and IPv6.
+    pub endpoints: [usize; 2],
+    /// How the manifests are.
+    pub standing: Standing,
+    /// What is not served; whether that is a limit of this program.
+    pub notices: Vec<(ObjectName, String, bool)>,
+    /// Operations that the kernel refused.
+    pub refused: usize,
+    /// The last change.
+    pub last_change: Option<LastChange>,
+}
+
+/// The last change of the tables.
+#[derive(Clone, Copy, Debug)]
+pub struct LastChange {
+    /// When it was done.
+    pub at: Instant,
+    /// How long it took.
+    pub took: Duration,
+    /// Objects that changed.
+    pub objects: usize,
+    /// Writes to the tables.
+    pub operations: usize,
+}
+
+/// How the devices are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Devices {
+    /// Names of those that are attached to.
+    pub attached: Vec<String>,
+    /// Those that are not, and why.
+    pub refused: Vec<api::RefusedDevice>,
+}
+
+/// What does not change while the controller runs.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The node.
+    pub node: String,
+    /// The manifests.
+    pub manifests: PathBuf,
+    /// When it began.
+    pub start: Instant,
+    /// Ticks of the programs' clock a second.
+    pub hz: u32,
+    /// How large the maps are.
+    pub capacities: Capacities,
+}
+
+#[derive(Debug, Error)]
+pub(super) enum AnswerError {
+    #[error("the controller is stopping")]
+    Stopping,
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("cannot read the maps: {0}")]
+    Task(#[from] io::Error),
+}
+
+#[derive(Clone)]
+pub(super) struct Answers {
+    pub(super) asks: mpsc::Sender<Ask>,
+    pub(super) devices: watch::Receiver<Devices>,
+    pub(super) reader: Arc<Reader>,
+    pub(super) facts: Arc<Facts>,
+}
+
+impl Answers {
+    pub(super) async fn status(&self, with_flows: bool) -> Result<api::Status, AnswerError> {
+        let state = self.ask(Ask::State).await?;
+        let (hz, reader) = (self.facts.hz, Arc::clone(&self.reader));
+        let (counters, flows) = blocking(move || {
+            let flows = with_flows.then(|| reader.flows(now(hz))).transpose()?;
+            Ok((reader.counters()?, flows.map(|flows| flows.entries)))
+        })
+        .await?;
+        let Devices { attached, refused } = self.devices.borrow().clone();
+        let is_sound = state.standing.problems.is_empty()
+            && state
+                .notices
+                .iter()
+                .all(|(.., is_known_limit)| *is_known_limit)
+            && state.refused == 0
+            && refused.is_empty();
+        Ok(api::Status {
+            kind: Kind::new("Status"),
+            healthy: is_sound,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: self.facts.node.clone(),
+            pid: std::process::id(),
+            uptime_seconds: self.facts.start.elapsed().as_secs(),
+            manifests: api::Manifests {
+                path: self.facts.manifests.display().to_string(),
+                files: state.standing.files,
+                objects: state.standing.objects,
+                problems: state.standing.problems.to_vec(),
+            },
+            maps: maps(&self.facts.capacities, &state, flows),
+            tables: tables(state),
+            devices: api::Devices { attached, refused },
+            counters: counters
+                .into_iter()
+                .map(|(counter, value)| api::Counter {
+                    name: counter.name().to_owned(),
+                    meaning: counter.meaning().to_owned(),
+                    value,
+                })
+                .collect(),
+        })
+    }
+
+    pub(super) async fn services(&self, scope: Scope) -> Result<List<api::Service>, AnswerError> {
+        let (views, counts) = self.views(scope).await?;
+        Ok(List {
+            kind: Kind::new("ServiceList"),
+            items: services(&views, &counts),
+        })
+    }
+
+    pub(super) async fn endpoints(&self, scope: Scope) -> Result<List<api::Endpoint>, AnswerError> {
+        let (views, counts) = self.views(scope).await?;
+        Ok(List {
+            kind: Kind::new("EndpointList"),
+            items: endpoints(&views, &counts),
+        })
+    }
+
+    async fn views(&self, scope: Scope) -> Result<(Vec<ServiceView>, Counts), AnswerError> {
+        let views = self.ask(|answer| Ask::Services(scope, answer)).await?;
+        let (hz, reader) = (self.facts.hz, Arc::clone(&self.reader));
+        let counts = blocking(move || Counts::read(&reader, now(hz))).await?;
+        Ok((views, counts))
+    }
+
+    async fn ask<T>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<T>) -> Ask,
+    ) -> Result<T, AnswerError> {
+        let (sender, answer) = oneshot::channel();
+        let asked = self.asks.send(question(sender)).await;
+        asked.map_err(|_closed| AnswerError::Stopping)?;
+        answer.await.map_err(|_closed| AnswerError::Stopping)
+    }
+}
+
+/// Reading whole maps takes milliseconds, which the other tasks must not wait for.
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, AnswerError> {
+    let done = tokio::task::spawn_blocking(read).await;
+    Ok(done.map_err(io::Error::other)??)
+}
+
+fn tables(state: TableState) -> api::Tables {
+    let Summary {
+        services,
+        frontends,
+        endpoints,
+    } = state.summary;
+    let notices = state.notices.into_iter();
+    api::Tables {
+        services,
+        frontends,
+        endpoints,
+        refused: state.refused,
+        last_change: state.last_change.map(|last| api::Change {
+            seconds_ago: last.at.elapsed().as_secs(),
+            micros: u64::try_from(last.took.as_micros()).unwrap_or(u64::MAX),
+            objects: last.objects,
+            operations: last.operations,
+        }),
+        notices: notices
+            .map(|(service, message, is_known_limit)| api::Notice {
+                namespace: service.namespace().to_owned(),
+                name: service.name().to_owned(),
+                message,
+                is_known_limit,
+            })
+            .collect(),
+    }
+}
+
+fn maps(
+    capacities: &Capacities,
+    state: &TableState,
+    flows: Option<[(u64, u64); 2]>,
+) -> Vec<api::Map> {
+    let limits = capacities.limits;
+    let mut maps = Vec::new();
+    let mut add = |name: &str, entries: [Option<u64>; 2], max: [u32; 2]| {
+        for ((family, entries), max) in Family::ALL.into_iter().zip(entries).zip(max) {
+            maps.push(api::Map {
+                name: name.to_owned(),
+                family: family.to_string(),
+                entries,
+                max_entries: max.into(),
+            });
+        }
+    };
+    let known = |entries: [usize; 2]| entries.map(|entries| Some(entries as u64));
+    let halved = |entries: u32| [entries, (entries / 2).max(1)];
+    add("frontends", known(state.frontends), [limits.frontends; 2]);
+    add("endpoints", known(state.endpoints), [limits.endpoints; 2]);
+    let of = |pick: fn((u64, u64)) -> u64| match flows {
+        Some(flows) => flows.map(|entries| Some(pick(entries))),
+        None => [None; 2],
+    };
+    add("flows", of(|(flows, _)| flows), halved(capacities.flows));
+    add(
+        "half-open",
+        of(|(_, half)| half),
+        halved(capacities.half_open),
+    );
+    maps
+}

@@ -1,0 +1,68 @@
+//! Asks a running controller.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use super::api::Failure;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// Nobody answers there.
+    #[error("no controller answers on {}", path.display())]
+    NotRunning {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The conversation broke off.
+    #[error("the controller broke off")]
+    Io(#[from] io::Error),
+    /// The answer is not one of ours.
+    #[error("the controller answers what this program does not understand")]
+    Foreign(#[source] Option<serde_json::Error>),
+    /// The controller says no.
+    #[error("{0}")]
+    Failure(String),
+}
+
+/// Gets what is at `target` on the control socket at `socket`.
+pub fn get<T: DeserializeOwned>(socket: &Path, target: &str) -> Result<T, ClientError> {
+    let mut stream = UnixStream::connect(socket).map_err(|source| ClientError::NotRunning {
+        path: socket.into(),
+        source,
+    })?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    // The connection ends with the answer, whose length the header tells all the same.
+    write!(
+        stream,
+        "GET {target} HTTP/1.0\r\nHost: kube-lottery\r\n\r\n"
+    )?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    parse(&answer)
+}
+
+fn parse<T: DeserializeOwned>(answer: &[u8]) -> Result<T, ClientError> {
+    let gap = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let (head, body) = gap
+        .and_then(|at| answer.split_at_checked(at + 4))
+        .ok_or(ClientError::Foreign(None))?;
+    let foreign = |error| ClientError::Foreign(Some(error));
+    let status = head.split(|byte| *byte == b' ').nth(1);
+    if status == Some(b"200") {
+        return serde_json::from_slice(body).map_err(foreign);
+    }
+    let failure: Failure = serde_json::from_slice(body).map_err(foreign)?;
+    Err(ClientError::Failure(failure.message))
+}

@@ -1,0 +1,105 @@
+//! HTTP on the control socket.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use super::answer::{AnswerError, Answers};
+use super::api::{self, Failure};
+use super::listing::Scope;
+use super::socket::ControlSocket;
+
+/// How long a peer may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait where the process has no room for another connection.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) async fn serve(socket: &ControlSocket, answers: &Answers) {
+    let mut connections = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            stream = socket.accept() => stream,
+            Some(_) = connections.join_next() => continue,
+        };
+        match stream {
+            Ok(stream) => {
+                let answers = answers.clone();
+                connections.spawn(converse(stream, answers));
+            }
+            Err(error) => {
+                warn!(%error, "the control socket accepts no connection");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: tokio::net::UnixStream, answers: Answers) {
+    let service = service_fn(move |request| {
+        let answers = answers.clone();
+        async move { Ok::<_, Infallible>(respond(&request, &answers).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        debug!(%error, "a conversation on the control socket broke off");
+    }
+}
+
+async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET {
+        return failure(StatusCode::METHOD_NOT_ALLOWED, "only GET is served");
+    }
+    let scope = Scope::from_query(request.uri().query().unwrap_or_default());
+    let answer = match request.uri().path() {
+        "/v1/status" => answers.status(scope.flows).await.map(|all| body(&all)),
+        "/v1/services" => answers.services(scope).await.map(|all| body(&all)),
+        "/v1/endpoints" => answers.endpoints(scope).await.map(|all| body(&all)),
+        path => {
+            let known =
+                format!("there is no {path}; there are /v1/status, /v1/services and /v1/endpoints");
+            return failure(StatusCode::NOT_FOUND, &known);
+        }
+    };
+    match answer {
+        Ok(body) => response(StatusCode::OK, body),
+        Err(error @ AnswerError::Stopping) => {
+            failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+        }
+        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn failure(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
+    let failure = Failure {
+        kind: api::Kind::new("Failure"),
+        message: message.to_owned(),
+    };
+    response(status, body(&failure))
+}
+
+fn body(answer: &impl Serialize) -> Bytes {
+    // Strings, numbers and lists of them always have a JSON form.
+    serde_json::to_vec(answer).unwrap_or_default().into()
+}
+
+fn response(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
