@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::controller::{self, Config};
-use crate::dataplane::{self, Capacities, Dataplane, LogLevel, Options, settings};
+use crate::controller::{self, Config, Kernel};
+use crate::dataplane::{self, Capacities, Dataplane, Lock, LogLevel, Options, Place, settings};
 use crate::log;
 use crate::plan::{Limits, Plan};
 
@@ -48,6 +48,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = Settings::with_hz(1).cascade_limit,
         value_parser = clap::value_parser!(u32).range(0..=i64::from(Settings::MAX_CASCADE_LIMIT)))]
     cascade_limit: u32,
+    /// Directory of a BPF file system below which maps and links are pinned.
+    #[arg(long, value_name = "DIR", default_value = super::BPF_DIR)]
+    bpf_dir: PathBuf,
+    /// If another kube-lottery serves this node, have it hand over.
+    #[arg(long)]
+    replace: bool,
     /// What the kernel programs log; needs a matching -v to be seen.
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = ProgramLog::Off)]
     ebpf_log_level: ProgramLog,
@@ -101,7 +107,15 @@ async fn run(args: Args) -> Result<()> {
     };
     let stop = CancellationToken::new();
     let reload = signals(stop.clone())?;
-    let options = options(&args);
+    let place = Place::here(&args.bpf_dir)?;
+    place.make()?;
+    // Held to the end.
+    let _lock = if args.replace {
+        Lock::replace(&place)?
+    } else {
+        Lock::take(&place)?
+    };
+    let options = options(&args, place);
     info!(node, manifests = %args.manifests.display(), hz = options.settings.hz,
         cascade_limit = options.settings.cascade_limit, "starting");
 
@@ -110,6 +124,8 @@ async fn run(args: Args) -> Result<()> {
         programs,
         logger,
         memory,
+        floors,
+        fresh,
     } = dataplane::load(&options)?;
     say_memory(&memory);
     if let Some(logger) = logger {
@@ -119,13 +135,24 @@ async fn run(args: Args) -> Result<()> {
         manifests: args.manifests,
         node: node.as_str().into(),
     };
-    let plan = Plan::new(&node, options.capacities.limits);
-    controller::run(config, plan, tables, programs, reload, stop).await?;
+    let mut plan = Plan::new(&node, options.capacities.limits);
+    plan.begin_at(floors);
+    plan.adopt(
+        tables
+            .snapshot()
+            .context("cannot read the tables of the former run")?,
+    );
+    let dataplane = Kernel {
+        tables,
+        programs,
+        fresh,
+    };
+    controller::run(config, plan, dataplane, reload, stop).await?;
     info!("stopped");
     Ok(())
 }
 
-fn options(args: &Args) -> Options {
+fn options(args: &Args, place: Place) -> Options {
     let mut settings = settings::detect();
     settings.cascade_limit = args.cascade_limit;
     Options {
@@ -136,6 +163,7 @@ fn options(args: &Args) -> Options {
             half_open: args.max_half_open,
         },
         log_level: args.ebpf_log_level.into(),
+        place: Some(place),
         object: args.object.clone(),
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Objects {
     node_addresses: watch::Sender<BTreeSet<IpAddr>>,
     /// Operations that the kernel refused.
     refused: Vec<Op>,
+    /// Whether no update has come so far.
+    is_first: bool,
     start: Instant,
 }
 
@@ -39,6 +41,7 @@ impl Objects {
             node,
             node_addresses,
             refused: Vec::new(),
+            is_first: true,
             start: Instant::now(),
         }
     }
@@ -86,6 +89,7 @@ impl Objects {
         for problem in &update.problems {
             warn!(%problem, "manifest not used");
         }
+        let is_complete = std::mem::take(&mut self.is_first) && self.is_complete(&update);
         if update.changes.is_empty() {
             return;
         }
@@ -98,11 +102,32 @@ impl Objects {
             self.note_node(change);
         }
         let changes = update.changes.len();
-        let outcome = self.plan.update(update.changes, self.start.elapsed());
+        let now = self.start.elapsed();
+        let outcome = if is_complete {
+            self.plan.complete(update.changes, now)
+        } else {
+            self.plan.update(update.changes, now)
+        };
+        if outcome.retired > 0 {
+            info!(
+                ports = outcome.retired,
+                "service ports of the former run are gone"
+            );
+        }
         let operations = outcome.ops.len();
         self.carry_out(outcome);
         let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         info!(changes, operations, micros, "programmed");
+    }
+
+    /// Whether a first update tells all that is declared. What is missing may be in what could not
+    /// be used, and an empty source says nothing.
+    fn is_complete(&self, update: &Update) -> bool {
+        let is_complete = update.problems.is_empty() && !update.changes.is_empty();
+        if !is_complete && self.plan.has_former() {
+            warn!("not all is known: what the former run served stays as it is");
+        }
+        is_complete
     }
 
     fn note_node(&self, change: &Change) {
@@ -124,6 +149,9 @@ impl Objects {
     }
 
     fn apply(&mut self, ops: Vec<Op>) {
+        if let Err(error) = self.tables.reserve_numbers(self.plan.next_number()) {
+            error!(%error, "the numbers of service ports cannot be kept");
+        }
         let failures = apply(&mut self.tables, ops);
         if let Some(first) = failures.first() {
             error!(count = failures.len(), first = ?first.op, error = %first.error,

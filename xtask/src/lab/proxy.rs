@@ -51,6 +51,7 @@ impl Lab {
             .stderr(file)
             // Ctrl-C ends us; what we leave is for the guard to end, in its order.
             .process_group(0);
+        self.guard.proxy(node.namespace.name(), binary)?;
         let child = command
             .spawn()
             .with_context(|| format!("cannot start {command:?}"))?;
