@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::controller::{self, Config, Kernel};
-use crate::dataplane::{self, Capacities, Dataplane, Lock, LogLevel, Options, Place, settings};
+use crate::dataplane::{
+    self, Capacities, Dataplane, KillPoint, Lock, LogLevel, Options, Place, settings,
+};
 use crate::log;
 use crate::plan::{Limits, Plan};
 
@@ -63,6 +65,9 @@ pub(super) struct Args {
     /// Verbosity of the log, as klog has it.
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: u8,
+    /// Die before the Nth write to the tables: for tests of restarts.
+    #[arg(long, value_name = "N", hide = true)]
+    kill_before_write: Option<u32>,
     /// Load this object instead of the one that is built in.
     #[arg(long, value_name = "FILE", hide = true)]
     object: Option<PathBuf>,
@@ -120,7 +125,7 @@ async fn run(args: Args) -> Result<()> {
         cascade_limit = options.settings.cascade_limit, "starting");
 
     let Dataplane {
-        tables,
+        mut tables,
         programs,
         logger,
         memory,
@@ -135,6 +140,7 @@ async fn run(args: Args) -> Result<()> {
         manifests: args.manifests,
         node: node.as_str().into(),
     };
+    tables.kill = KillPoint::new(args.kill_before_write);
     let mut plan = Plan::new(&node, options.capacities.limits);
     plan.begin_at(floors);
     plan.adopt(

@@ -23,6 +23,8 @@ pub(super) struct Former {
     adopted: Vec<&'static str>,
     /// Maps whose elements are copied to a new one.
     copied: Vec<(&'static str, MapData)>,
+    /// The same for flows, which change until the last moment.
+    flows: Vec<(&'static str, MapData)>,
     /// All that is wanted.
     shapes: Vec<Shape>,
     /// What no number may fall below.
@@ -101,7 +103,10 @@ impl Former {
                 (Likeness::Same | Likeness::Smaller | Likeness::Larger, Some(map))
                     if group != Group::Counters =>
                 {
-                    self.copied.push((name, map));
+                    match group {
+                        Group::Flows => self.flows.push((name, map)),
+                        _ => self.copied.push((name, map)),
+                    }
                 }
                 _ => warn!(map = name, "made anew, what it held is lost"),
             }
@@ -118,7 +123,12 @@ impl Former {
         self.floors
     }
 
-    /// Copies what is to be copied to the maps of a loaded object.
+    /// Maps of flows that are to be copied.
+    pub(super) fn flows(self) -> Vec<(&'static str, MapData)> {
+        self.flows
+    }
+
+    /// Copies the tables that are to be copied to the maps of a loaded object.
     pub(super) fn copy(&self, ebpf: &Ebpf) -> Result<(), LoadError> {
         for (name, old) in &self.copied {
             let refused = |source| LoadError::Copy { map: name, source };
@@ -154,6 +164,25 @@ impl Former {
         }
         Ok(fresh)
     }
+}
+
+/// Copies flows to those of the new maps that have their names.
+pub(super) fn copy_flows(
+    flows: &[(&'static str, MapData)],
+    maps: &[(&'static str, OwnedFd)],
+) -> io::Result<()> {
+    for (name, old) in flows {
+        if let Some((_, new)) = maps.iter().find(|(other, _)| other == name) {
+            let from = Elements::new(old)?;
+            let copied = from.copy_to(&from.like(new.as_fd()))?;
+            info!(
+                map = name,
+                elements = copied,
+                "copied to a map of another size"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Pins maps at a place; where another map was pinned, in one step.

@@ -4,16 +4,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use aya::maps::MapError;
+use aya::maps::{MapData, MapError};
 use aya::programs::{ProgramError, SchedClassifier};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
 use proxy_common::abi::{Meta, Settings};
 use thiserror::Error;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::attach::Programs;
-use super::former::{Former, pin_maps};
+use super::former::{Former, copy_flows, pin_maps};
 use super::maps::memory;
 use super::pins::{PinError, Place};
 use super::plain::Plain;
@@ -94,11 +94,17 @@ pub struct Dataplane {
 pub struct Fresh {
     place: Option<Place>,
     maps: Vec<(&'static str, OwnedFd)>,
+    /// Maps of flows that some of them take the place of.
+    flows: Vec<(&'static str, MapData)>,
 }
 
 impl Fresh {
-    /// Pins them; from then on the next run finds them.
+    /// Pins them; from then on the next run finds them. Flows are copied now, because programs are
+    /// attached next: what begins in between is lost.
     pub fn pin(self) -> Result<(), PinError> {
+        if let Err(error) = copy_flows(&self.flows, &self.maps) {
+            warn!(%error, "not all flows could be copied to maps of another size");
+        }
         match self.place {
             Some(place) => pin_maps(&place, self.maps),
             None => Ok(()),
@@ -206,10 +212,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     }
     let memory = memory_by_map(&ebpf)?;
     former.copy(&ebpf)?;
-    let fresh = Fresh {
-        place: options.place.clone(),
-        maps: former.fresh(&ebpf)?,
-    };
+    let maps = former.fresh(&ebpf)?;
     let mut tables = Tables::take(&mut ebpf)?;
     if !former.adopted().contains(&"META") {
         tables.meta.set(0, &meta).map_err(|source| LoadError::Map {
@@ -229,7 +232,11 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
         logger,
         memory,
         floors: former.floors(),
-        fresh,
+        fresh: Fresh {
+            place: options.place.clone(),
+            maps,
+            flows: former.flows(),
+        },
     })
 }
 

@@ -16,13 +16,14 @@ impl Tables {
     /// What the tables hold.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
         let mut snapshot = Snapshot {
-            sets: self.sets.read(),
             frontend_bits: words(&self.frontend_bits)?,
             endpoint_bits: words(&self.endpoint_bits)?,
             ..Snapshot::default()
         };
         read(&self.v4, &mut snapshot)?;
         read(&self.v6, &mut snapshot)?;
+        // After the frontends: whoever looks on while a controller works finds what they lead to.
+        snapshot.sets = self.sets.read();
         Ok(snapshot)
     }
 }

@@ -4,6 +4,7 @@ use aya::maps::MapError;
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Family as AbiFamily, Frontend, Meta, V4, V6, capacity};
 
+use super::kill::KillPoint;
 use super::load::LoadError;
 use super::maps::{Counters, Elements, Maps, Sets, Table};
 use super::pins::Place;
@@ -74,6 +75,8 @@ pub struct Tables {
     pub counters: Counters,
     /// What these maps are.
     pub meta: Elements<Meta>,
+    /// Where to die, in a test.
+    pub kill: KillPoint,
     /// Time and randomness of tests; not pinned.
     pub test_sources: Option<Elements<TestSources>>,
 }
@@ -120,6 +123,7 @@ impl Tables {
             frontend_bits: Elements::take(ebpf, "VIP_BITS")?,
             endpoint_bits: Elements::take(ebpf, "ENDPOINT_BITS")?,
             counters: Counters::take(ebpf)?,
+            kill: KillPoint::default(),
             meta: Elements::take(ebpf, "META")?,
             test_sources: Elements::take(ebpf, "TEST_SOURCES").ok(),
         })

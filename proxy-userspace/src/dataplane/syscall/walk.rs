@@ -38,6 +38,11 @@ impl<'a> Elements<'a> {
         Ok(Self::of(data.fd().as_fd(), key, value))
     }
 
+    /// Another map of the same sizes.
+    pub(in crate::dataplane) const fn like<'b>(&self, map: BorrowedFd<'b>) -> Elements<'b> {
+        Elements::of(map, self.key, self.value)
+    }
+
     /// Gives `take` the keys and the values, some at a time.
     pub(in crate::dataplane) fn walk(
         &self,
