@@ -9,6 +9,7 @@ pub mod endpoint;
 pub mod family;
 pub mod flow;
 pub mod frontend;
+pub mod meta;
 pub mod settings;
 
 pub use bits::bit_of;
@@ -18,6 +19,7 @@ pub use endpoint::{Frontends4, Frontends6, Slot};
 pub use family::{Family, V4, V6};
 pub use flow::{Flow4, Flow6, FlowKey4, FlowKey6, FlowState, Hook, Kind, State, Tier};
 pub use frontend::{EndpointSet, Frontend, FrontendFlags, FrontendKey4, FrontendKey6};
+pub use meta::Meta;
 pub use settings::Settings;
 
 /// Number of the map layout; any change of a shape or a meaning below raises it.

@@ -6,7 +6,7 @@ use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{
     Counter, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4, FlowKey6,
-    Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Slot, bits, capacity,
+    Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta, Slot, bits, capacity,
 };
 
 #[map]
@@ -56,6 +56,10 @@ pub(crate) static ENDPOINT_BITS: Array<u64> = Array::with_max_entries(bits::WORD
 
 #[map]
 pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);
+
+/// For the controller, which tells by it whether it can adopt all the others.
+#[map]
+static META: Array<Meta> = Array::with_max_entries(1, 0);
 
 #[map]
 pub(crate) static TEST_SOURCES: Array<TestSources> = Array::with_max_entries(1, 0);

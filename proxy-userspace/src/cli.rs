@@ -1,5 +1,6 @@
 //! The command line.
 
+mod cleanup;
 mod look;
 mod run;
 
@@ -7,6 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+use crate::dataplane::LockError;
+
+/// Where maps and links are pinned.
+const BPF_DIR: &str = "/sys/fs/bpf/kube-lottery";
 
 /// A drop-in kube-proxy whose Service traffic is balanced by a lottery in the kernel.
 #[derive(Debug, Parser)]
@@ -27,6 +33,8 @@ enum Command {
     Services(look::ServicesArgs),
     /// Endpoints with their picks, shares and live flows.
     Endpoints(look::EndpointsArgs),
+    /// Remove all that was attached and pinned for this node.
+    Cleanup(cleanup::Args),
 }
 
 impl Cli {
@@ -37,7 +45,18 @@ impl Cli {
             Command::Status(args) => look::status(&args),
             Command::Services(args) => look::services(&args),
             Command::Endpoints(args) => look::endpoints(&args),
+            Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
         }
+    }
+}
+
+/// The exit code that an error stands for: 3 if another controller is in the way, else 1.
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    let lock: Option<&LockError> = error.downcast_ref();
+    if lock.is_some_and(LockError::is_refusal) {
+        3
+    } else {
+        1
     }
 }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::control::{Control, Devices};
-use crate::dataplane::{Programs, Tables};
+use crate::dataplane::{Fresh, PinError, Programs, Tables};
 use crate::manifests::{Source, follow};
 use crate::node;
 use crate::plan::{Plan, Summary};
@@ -34,6 +34,16 @@ pub struct Config {
     pub node: Arc<str>,
 }
 
+/// What the controller works on.
+pub struct Kernel {
+    /// The maps.
+    pub tables: Tables,
+    /// The programs.
+    pub programs: Programs,
+    /// Maps to be pinned once they are true.
+    pub fresh: Fresh,
+}
+
 /// Why the controller cannot go on.
 #[derive(Debug, Error)]
 pub enum ControllerError {
@@ -48,6 +58,9 @@ pub enum ControllerError {
     /// The devices cannot be followed.
     #[error(transparent)]
     Devices(#[from] node::WatchError),
+    /// The maps cannot be pinned.
+    #[error(transparent)]
+    Pins(#[from] PinError),
     /// A part ended by itself.
     #[error("the {0} has ended unexpectedly")]
     Ended(&'static str),
@@ -57,12 +70,16 @@ pub enum ControllerError {
 pub async fn run(
     config: Config,
     plan: Plan,
-    tables: Tables,
-    programs: Programs,
+    kernel: Kernel,
     control: Control,
     mut reload: mpsc::UnboundedReceiver<()>,
     stop: CancellationToken,
 ) -> Result<(), ControllerError> {
+    let Kernel {
+        tables,
+        programs,
+        fresh,
+    } = kernel;
     let (updates, incoming) = mpsc::unbounded_channel();
     let source = Source::new(config.manifests.clone()).allow_empty(config.allow_empty);
     let follower = follow(source, updates).map_err(|source| ControllerError::Manifests {
@@ -85,6 +102,7 @@ pub async fn run(
         () = &mut control => return Err(ControllerError::Ended("control socket")),
         synced = &mut is_synced => synced.map_err(|_closed| ControllerError::Ended("table task"))?,
     };
+    fresh.pin()?;
     let (wanted, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
     let thread = Attacher::new(programs, devices, attached, device_state);
@@ -112,7 +130,7 @@ pub async fn run(
             _ = &mut attaching => return Err(ControllerError::Ended("attaching thread")),
         }
     }
-    // Without a watch the attaching thread ends, and its programs with it.
+    // Without a watch the attaching thread ends. What it attached stays: links are pinned.
     watching.abort();
     drop(watching.await);
     drop(attaching.await);

@@ -6,17 +6,28 @@
 
 pub mod apply;
 pub mod attach;
+pub mod cleanup;
+mod former;
+mod kill;
 pub mod load;
+pub mod lock;
 pub mod maps;
+pub mod pins;
 pub mod plain;
 pub mod reader;
 pub mod settings;
+mod shapes;
+mod snapshot;
 mod syscall;
 pub mod tables;
 
 pub use apply::{Failure, apply};
 pub use attach::{AttachError, Programs};
-pub use load::{Dataplane, LoadError, LogLevel, Options, load};
+pub use cleanup::{Cleanup, cleanup};
+pub use kill::KillPoint;
+pub use load::{Dataplane, Fresh, LoadError, LogLevel, Options, load};
+pub use lock::{Lock, LockError};
+pub use pins::{PinError, Place};
 pub use plain::Plain;
 pub use reader::{ReadError, Reader};
 pub use tables::{Capacities, Tables};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use kube_lottery::cli::Cli;
+use kube_lottery::cli::{Cli, exit_code};
 
 #[expect(clippy::print_stderr, reason = "logging may be what failed")]
 fn main() -> ExitCode {
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Not returned: a backtrace would bury the reason.
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            exit_code(&error).into()
         }
     }
 }

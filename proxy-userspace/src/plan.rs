@@ -24,6 +24,7 @@ mod op;
 mod ports;
 mod reverse;
 mod sets;
+mod snapshot;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use proxy_common::abi::capacity;
 
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
+pub use snapshot::{Floors, Snapshot};
 pub use view::{Condition, EndpointView, PortView, ServiceView};
 
 use crate::model::{Change, EndpointSlice, Object, ObjectKey, ObjectName, Protocol, Service};
@@ -90,6 +92,8 @@ pub struct Outcome {
     pub ops: Vec<Op>,
     /// What is new to say about a Service.
     pub notices: Vec<(ObjectName, Notice)>,
+    /// How many service ports of a former run were given up.
+    pub retired: usize,
 }
 
 /// How much is planned.
@@ -141,6 +145,40 @@ impl Plan {
             ports: Ports::new(limits),
             waiting: BTreeSet::new(),
         }
+    }
+
+    /// Begins all numbers beyond those of former runs; before the first change.
+    pub const fn begin_at(&mut self, floors: Floors) {
+        self.ports.begin_at(floors);
+    }
+
+    /// Begins with what the tables hold; before the first change. The Services that want the
+    /// frontends found there inherit their service ports with all numbers and slots.
+    pub fn adopt(&mut self, snapshot: Snapshot) {
+        self.ports.adopt(snapshot);
+    }
+
+    /// Takes changes after which all that is declared is known: what was adopted and nobody wants
+    /// goes with them.
+    pub fn complete(
+        &mut self,
+        changes: impl IntoIterator<Item = Change>,
+        now: Duration,
+    ) -> Outcome {
+        let mut outcome = self.update(changes, now);
+        outcome.retired = self.ports.retire();
+        outcome.ops.append(&mut self.ports.drain());
+        outcome
+    }
+
+    /// Whether something was adopted that nobody has wanted so far.
+    pub fn has_former(&self) -> bool {
+        self.ports.has_former()
+    }
+
+    /// Numbers of service ports from here on are unused.
+    pub const fn next_number(&self) -> u32 {
+        self.ports.next_number()
     }
 
     /// Takes changes; `now` is any clock that does not go back.

@@ -13,11 +13,17 @@
 
 mod network {
     mod changes;
+    mod churn;
+    mod cleanup;
     mod devices;
     mod distribution;
+    mod kill_points;
     mod lab;
     mod looking;
     mod paths;
+    mod pinned;
+    mod restart;
     mod sharing;
+    mod traffic;
     mod world;
 }

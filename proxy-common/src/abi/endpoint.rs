@@ -31,6 +31,9 @@ impl EndpointFlags {
     pub const ALIVE: Self = Self(1);
     /// The endpoint runs on this node.
     pub const LOCAL: Self = Self(2);
+    /// The slot is in use, also by an endpoint that only keeps the flows it has. A slot that was
+    /// given up keeps nothing but its generation.
+    pub const HELD: Self = Self(4);
 
     /// Both properties.
     #[must_use]
@@ -57,6 +60,8 @@ pub trait Endpoint: Pod {
     fn generation(&self) -> u32;
     /// Service port that the record belongs to.
     fn service(&self) -> u32;
+    /// Properties.
+    fn flags(&self) -> EndpointFlags;
     /// Whether new flows may go there.
     fn is_alive(&self) -> bool;
 }
@@ -109,6 +114,11 @@ macro_rules! endpoint {
             #[inline(always)]
             fn service(&self) -> u32 {
                 self.service
+            }
+
+            #[inline(always)]
+            fn flags(&self) -> EndpointFlags {
+                self.flags
             }
 
             #[inline(always)]

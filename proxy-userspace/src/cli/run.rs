@@ -15,8 +15,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::control::{self, Control, ControlSocket, Facts};
-use crate::controller::{self, Config};
-use crate::dataplane::{self, Capacities, Dataplane, LogLevel, Options, settings};
+use crate::controller::{self, Config, Kernel};
+use crate::dataplane::{
+    self, Capacities, Dataplane, KillPoint, Lock, LogLevel, Options, Place, settings,
+};
 use crate::log;
 use crate::plan::{Limits, Plan};
 
@@ -57,6 +59,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = Settings::with_hz(1).cascade_limit,
         value_parser = clap::value_parser!(u32).range(0..=i64::from(Settings::MAX_CASCADE_LIMIT)))]
     cascade_limit: u32,
+    /// Directory of a BPF file system below which maps and links are pinned.
+    #[arg(long, value_name = "DIR", default_value = super::BPF_DIR)]
+    bpf_dir: PathBuf,
+    /// If another kube-lottery serves this node, have it hand over.
+    #[arg(long)]
+    replace: bool,
     /// What the kernel programs log; needs a matching -v to be seen.
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = ProgramLog::Off)]
     ebpf_log_level: ProgramLog,
@@ -66,6 +74,9 @@ pub(super) struct Args {
     /// Verbosity of the log, as klog has it.
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: u8,
+    /// Die before the Nth write to the tables: for tests of restarts.
+    #[arg(long, value_name = "N", hide = true)]
+    kill_before_write: Option<u32>,
     /// Load this object instead of the one that is built in.
     #[arg(long, value_name = "FILE", hide = true)]
     object: Option<PathBuf>,
@@ -110,16 +121,26 @@ async fn run(args: Args) -> Result<()> {
     };
     let stop = CancellationToken::new();
     let reload = signals(stop.clone())?;
-    let options = options(&args);
+    let place = Place::here(&args.bpf_dir)?;
+    place.make()?;
+    // Held to the end.
+    let _lock = if args.replace {
+        Lock::replace(&place)?
+    } else {
+        Lock::take(&place)?
+    };
+    let options = options(&args, place);
     info!(node, manifests = %args.manifests.display(), hz = options.settings.hz,
         cascade_limit = options.settings.cascade_limit, "starting");
 
     let Dataplane {
-        tables,
+        mut tables,
         programs,
         reader,
         logger,
         memory,
+        floors,
+        fresh,
     } = dataplane::load(&options)?;
     say_memory(&memory);
     if let Some(logger) = logger {
@@ -141,13 +162,25 @@ async fn run(args: Args) -> Result<()> {
         allow_empty: args.allow_empty,
         node: node.as_str().into(),
     };
-    let plan = Plan::new(&node, options.capacities.limits);
-    controller::run(config, plan, tables, programs, control, reload, stop).await?;
+    tables.kill = KillPoint::new(args.kill_before_write);
+    let mut plan = Plan::new(&node, options.capacities.limits);
+    plan.begin_at(floors);
+    plan.adopt(
+        tables
+            .snapshot()
+            .context("cannot read the tables of the former run")?,
+    );
+    let dataplane = Kernel {
+        tables,
+        programs,
+        fresh,
+    };
+    controller::run(config, plan, dataplane, control, reload, stop).await?;
     info!("stopped");
     Ok(())
 }
 
-fn options(args: &Args) -> Options {
+fn options(args: &Args, place: Place) -> Options {
     let mut settings = settings::detect();
     settings.cascade_limit = args.cascade_limit;
     Options {
@@ -158,6 +191,7 @@ fn options(args: &Args) -> Options {
             half_open: args.max_half_open,
         },
         log_level: args.ebpf_log_level.into(),
+        place: Some(place),
         object: args.object.clone(),
     }
 }

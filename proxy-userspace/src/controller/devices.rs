@@ -73,6 +73,7 @@ impl Attacher {
                     continue;
                 }
                 if let Some(first) = self.first.take() {
+                    self.programs.settle(&wanted.keys().copied().collect());
                     first.send(self.attached.len()).ok();
                 }
             }

@@ -31,6 +31,8 @@ pub(super) struct Objects {
     standing: Standing,
     last_change: Option<LastChange>,
     bursts: Bursts,
+    /// Whether no update has come so far.
+    is_first: bool,
     start: Instant,
 }
 
@@ -50,6 +52,7 @@ impl Objects {
             standing: Standing::default(),
             last_change: None,
             bursts: Bursts::default(),
+            is_first: true,
             start: Instant::now(),
         }
     }
@@ -146,6 +149,7 @@ impl Objects {
 
     fn take(&mut self, update: Update) {
         self.sum_up();
+        let is_complete = std::mem::take(&mut self.is_first) && self.is_complete(&update);
         self.standing = update.standing;
         let now = self.start.elapsed();
         for problem in &update.problems {
@@ -165,7 +169,18 @@ impl Objects {
             self.note_node(change);
         }
         let changes = update.changes.len();
-        let outcome = self.plan.update(update.changes, self.start.elapsed());
+        let now = self.start.elapsed();
+        let outcome = if is_complete {
+            self.plan.complete(update.changes, now)
+        } else {
+            self.plan.update(update.changes, now)
+        };
+        if outcome.retired > 0 {
+            info!(
+                ports = outcome.retired,
+                "service ports of the former run are gone"
+            );
+        }
         let operations = outcome.ops.len();
         self.carry_out(outcome);
         let took = began.elapsed();
@@ -179,6 +194,16 @@ impl Objects {
         if self.bursts.admit(PROGRAMMED, self.start.elapsed()) {
             info!(changes, operations, micros, "programmed");
         }
+    }
+
+    /// Whether a first update tells all that is declared. What is missing may be in what could not
+    /// be used, and an empty source says nothing.
+    fn is_complete(&self, update: &Update) -> bool {
+        let is_complete = update.problems.is_empty() && !update.changes.is_empty();
+        if !is_complete && self.plan.has_former() {
+            warn!("not all is known: what the former run served stays as it is");
+        }
+        is_complete
     }
 
     fn note_node(&self, change: &Change) {
@@ -203,6 +228,9 @@ impl Objects {
     }
 
     fn apply(&mut self, ops: Vec<Op>) {
+        if let Err(error) = self.tables.reserve_numbers(self.plan.next_number()) {
+            error!(%error, "the numbers of service ports cannot be kept");
+        }
         let failures = apply(&mut self.tables, ops);
         if let Some(first) = failures.first() {
             error!(count = failures.len(), first = ?first.op, error = %first.error,

@@ -32,7 +32,8 @@ pub fn apply(tables: &mut Tables, ops: Vec<Op>) -> Vec<Failure> {
     while let Some(op) = ops.next() {
         let target = Target::of(&op);
         run.push(op);
-        while let Some(next) = ops.next_if(|next| Target::of(next) == target) {
+        let is_single = tables.kill.before_write();
+        while let Some(next) = ops.next_if(|next| !is_single && Target::of(next) == target) {
             run.push(next);
         }
         apply_run(tables, target, std::mem::take(&mut run), &mut failures);

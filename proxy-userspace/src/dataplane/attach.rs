@@ -1,41 +1,60 @@
 //! Attaches the programs to devices by TCX: last at ingress, first at egress, as netfilter's own
 //! translation would stand to other agents on the device.
+//!
+//! Links are pinned: they outlive this process, and the next one swaps their programs for its own
+//! between two packets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 
 use aya::Ebpf;
-use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
-use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
-use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+use aya::programs::{ProgramError, SchedClassifier};
+use rustix::io::Errno;
 use thiserror::Error;
+use tracing::{debug, info, warn};
 
+use super::cleanup::unlink;
+use super::pins::{PinError, Place, entries, link_name, parse_link, remove};
+use super::syscall::link::{self, Direction};
+use super::syscall::pin;
 use crate::node::{Device, Framing};
 
 /// The loaded programs and where they are attached.
 #[derive(Debug)]
 pub struct Programs {
     ebpf: Ebpf,
+    place: Option<Place>,
     /// By the index of the device.
     links: HashMap<u32, Links>,
 }
 
-/// Both ends of one device. Dropping a link detaches it, also where the device has been moved to
-/// another network namespace and the program along with it.
+/// Both ends of one device.
 #[derive(Debug)]
 struct Links {
-    ingress: SchedClassifierLink,
-    egress: SchedClassifierLink,
+    ingress: OwnedFd,
+    egress: OwnedFd,
 }
 
 /// Why a device cannot be attached to.
 #[derive(Debug, Error)]
 pub enum AttachError {
-    /// The device is gone, or has another name by now.
+    /// The device is gone.
     #[error("device {0} is not there any more")]
     Gone(String),
     /// The object lacks a program.
     #[error("the object has no program {0}")]
     NoProgram(&'static str),
+    /// A program was not loaded.
+    #[error("program {program} cannot be attached")]
+    Program {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        source: ProgramError,
+    },
     /// The kernel refuses.
     #[error("cannot attach {program} to {device}")]
     Refused {
@@ -44,14 +63,18 @@ pub enum AttachError {
         /// The device.
         device: String,
         /// Why.
-        source: ProgramError,
+        source: io::Error,
     },
+    /// A pin is in the way.
+    #[error(transparent)]
+    Pin(#[from] PinError),
 }
 
 impl Programs {
-    pub(super) fn new(ebpf: Ebpf) -> Self {
+    pub(super) fn new(ebpf: Ebpf, place: Option<Place>) -> Self {
         Self {
             ebpf,
+            place,
             links: HashMap::new(),
         }
     }
@@ -61,28 +84,33 @@ impl Programs {
         self.ebpf.program_mut(name)?.try_into().ok()
     }
 
-    /// Attaches to both directions of a device.
+    /// Attaches to both directions of a device, or takes over what a former run has attached.
     pub fn attach(&mut self, device: &Device) -> Result<(), AttachError> {
         let (ingress, egress) = match device.framing {
             Framing::Ethernet => ("tc_in", "tc_eg"),
             Framing::None => ("tc_in_l3", "tc_eg_l3"),
         };
         // Egress first: a reply must never meet a device that translates requests only.
-        let egress = self.link(device, egress, TcAttachType::Egress, LinkOrder::first())?;
-        let ingress = self.link(device, ingress, TcAttachType::Ingress, LinkOrder::last())?;
-        // aya takes a name; a device that was renamed meanwhile may have left it to another.
-        if index_of(&device.name) != Some(device.index) {
-            return Err(AttachError::Gone(device.name.clone()));
-        }
+        let egress = self.link(device, egress, Direction::Egress)?;
+        let ingress = self.link(device, ingress, Direction::Ingress)?;
         self.links.insert(device.index, Links { ingress, egress });
         Ok(())
     }
 
-    /// Detaches from a device; nothing happens where nothing is attached.
+    /// Detaches from a device; nothing happens where nothing is attached. It works as well where
+    /// the device has been moved to another network namespace and the program along with it.
     pub fn detach(&mut self, index: u32) {
-        if let Some(Links { ingress, egress }) = self.links.remove(&index) {
-            drop(ingress);
-            drop(egress);
+        let Some(Links { ingress, egress }) = self.links.remove(&index) else {
+            return;
+        };
+        for (link, direction) in [(ingress, Direction::Ingress), (egress, Direction::Egress)] {
+            // It fails where the device is gone, and the link is off it already.
+            link::detach(&link).ok();
+            if let Some(place) = &self.place
+                && let Err(error) = remove(&place.pins().join(link_name(index, direction)))
+            {
+                warn!(%error, "a pin stays");
+            }
         }
     }
 
@@ -91,32 +119,99 @@ impl Programs {
         self.links.len()
     }
 
+    /// Ends what former runs have left at devices that are not in `wanted`, and what other
+    /// layouts have left altogether.
+    pub fn settle(&self, wanted: &BTreeSet<u32>) {
+        let Some(place) = &self.place else {
+            return;
+        };
+        for path in entries(&place.pins()) {
+            if let Some((direction, device)) = parse_link(&path)
+                && !wanted.contains(&device)
+            {
+                debug!(device, ?direction, "detached from a device of a former run");
+                report(unlink(&path));
+            }
+        }
+        for folder in place.others() {
+            let mut pins = entries(&folder);
+            // Links of ingress first.
+            pins.sort_by_key(|path| parse_link(path).is_none_or(|(at, _)| at == Direction::Egress));
+            for path in pins {
+                report(unlink(&path));
+            }
+            report(fs::remove_dir(&folder).map_err(PinError::new("remove", &folder)));
+            info!(folder = %folder.display(), "removed the pins of another layout");
+        }
+    }
+
     fn link(
         &mut self,
         device: &Device,
-        program: &'static str,
-        direction: TcAttachType,
-        order: LinkOrder,
-    ) -> Result<SchedClassifierLink, AttachError> {
-        let classifier = self
-            .program_mut(program)
-            .ok_or(AttachError::NoProgram(program))?;
-        classifier
-            .attach_with_options(&device.name, direction, TcAttachOptions::TcxOrder(order))
-            .and_then(|link| classifier.take_link(link))
-            .map_err(|source| match index_of(&device.name) {
-                Some(_) => AttachError::Refused {
-                    program,
-                    device: device.name.clone(),
-                    source,
-                },
-                None => AttachError::Gone(device.name.clone()),
-            })
+        name: &'static str,
+        direction: Direction,
+    ) -> Result<OwnedFd, AttachError> {
+        let refused = |source: io::Error| match Errno::from_io_error(&source) {
+            Some(Errno::NODEV) => AttachError::Gone(device.name.clone()),
+            _ => AttachError::Refused {
+                program: name,
+                device: device.name.clone(),
+                source,
+            },
+        };
+        let former = self.former(device.index, direction)?;
+        let own = self.place.as_ref().map(Place::pins);
+        let own = own.map(|folder| folder.join(link_name(device.index, direction)));
+        let classifier = self.program_mut(name).ok_or(AttachError::NoProgram(name))?;
+        let program = classifier.fd().map_err(|source| AttachError::Program {
+            program: name,
+            source,
+        })?;
+        if let Some((link, path)) = former {
+            link::update(&link, program.as_fd()).map_err(refused)?;
+            if let Some(own) = own.filter(|own| *own != path) {
+                pin::pin(&link, &own).map_err(PinError::new("pin a link at", &own))?;
+                remove(&path)?;
+            }
+            return Ok(link);
+        }
+        let link = link::create(program.as_fd(), device.index, direction).map_err(refused)?;
+        if let Some(own) = own {
+            pin::pin(&link, &own).map_err(PinError::new("pin a link at", &own))?;
+        }
+        Ok(link)
+    }
+
+    /// The link that a former run has pinned for a device, of this layout or another. One that is
+    /// not at the device any more, because another has got its index, is removed.
+    fn former(
+        &self,
+        device: u32,
+        direction: Direction,
+    ) -> Result<Option<(OwnedFd, PathBuf)>, PinError> {
+        let Some(place) = &self.place else {
+            return Ok(None);
+        };
+        let at_device = link::ids(device, direction).unwrap_or_default();
+        for folder in [place.pins()].into_iter().chain(place.others()) {
+            let path = folder.join(link_name(device, direction));
+            match pin::open(&path) {
+                Ok(link) => {
+                    if link::info(&link).is_ok_and(|info| at_device.contains(&info.id)) {
+                        return Ok(Some((link, path)));
+                    }
+                    unlink(&path)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(PinError::new("open", &path)(error)),
+            }
+        }
+        Ok(None)
     }
 }
 
-/// The index of the device of this name.
-fn index_of(name: &str) -> Option<u32> {
-    let any = socket(AddressFamily::UNIX, SocketType::DGRAM, None).ok()?;
-    netdevice::name_to_index(any, name).ok()
+fn report(result: Result<(), PinError>) {
+    if let Err(error) = result {
+        warn!(%error, "something of a former run stays");
+    }
 }

@@ -1,20 +1,25 @@
 //! Loads the object: sizes, settings, maps, programs.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use aya::maps::MapError;
+use aya::maps::{MapData, MapError};
 use aya::programs::{ProgramError, SchedClassifier};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
-use proxy_common::abi::Settings;
+use proxy_common::abi::{Meta, Settings};
 use thiserror::Error;
+use tracing::{info, warn};
 
 use super::attach::Programs;
+use super::former::{Former, copy_flows, pin_maps};
 use super::maps::memory;
+use super::pins::{PinError, Place};
 use super::plain::Plain;
 use super::reader::{ReadError, Reader};
 use super::tables::{Capacities, Tables};
+use crate::plan::Floors;
 
 /// The object that belongs to this controller.
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/proxy-ebpf"));
@@ -50,6 +55,8 @@ pub struct Options {
     pub capacities: Capacities,
     /// How much the programs log.
     pub log_level: LogLevel,
+    /// Where maps and links are pinned; nowhere if not given, and then they end with the process.
+    pub place: Option<Place>,
     /// Another object than the one that belongs to this controller.
     pub object: Option<PathBuf>,
 }
@@ -61,6 +68,7 @@ impl Options {
             settings,
             capacities: Capacities::default(),
             log_level: LogLevel::Off,
+            place: None,
             object: None,
         }
     }
@@ -78,6 +86,33 @@ pub struct Dataplane {
     pub logger: Option<EbpfLogger<&'static dyn log::Log>>,
     /// Kernel memory of each map in bytes.
     pub memory: Vec<(String, u64)>,
+    /// What the numbers of a plan for these tables must not fall below.
+    pub floors: Floors,
+    /// Maps that are not pinned yet.
+    pub fresh: Fresh,
+}
+
+/// Maps that are not pinned yet: tables are, once they are true.
+#[derive(Debug)]
+pub struct Fresh {
+    place: Option<Place>,
+    maps: Vec<(&'static str, OwnedFd)>,
+    /// Maps of flows that some of them take the place of.
+    flows: Vec<(&'static str, MapData)>,
+}
+
+impl Fresh {
+    /// Pins them; from then on the next run finds them. Flows are copied now, because programs are
+    /// attached next: what begins in between is lost.
+    pub fn pin(self) -> Result<(), PinError> {
+        if let Err(error) = copy_flows(&self.flows, &self.maps) {
+            warn!(%error, "not all flows could be copied to maps of another size");
+        }
+        match self.place {
+            Some(place) => pin_maps(&place, self.maps),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Why the object cannot be loaded.
@@ -122,6 +157,17 @@ pub enum LoadError {
         /// Why.
         source: ProgramError,
     },
+    /// Pins cannot be used.
+    #[error(transparent)]
+    Pins(#[from] PinError),
+    /// A map of a former run cannot be copied.
+    #[error("cannot use map {map} of the former run")]
+    Copy {
+        /// The map.
+        map: &'static str,
+        /// Why.
+        source: io::Error,
+    },
     /// The log of the programs cannot be read.
     #[error("cannot read the log of the programs")]
     Log(#[from] aya_log::Error),
@@ -139,6 +185,19 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     for (map, entries) in options.capacities.by_map() {
         loader.map_max_entries(map, entries);
     }
+    let netns = options.place.as_ref().map_or(0, Place::netns);
+    let meta = Meta::new(options.settings.hz, netns, 1);
+    let former = match &options.place {
+        Some(place) => {
+            place.make()?;
+            let former = Former::look(place, &meta, &options.capacities);
+            for name in former.adopted() {
+                loader.map_pin_path(name, place.pins().join(name));
+            }
+            former
+        }
+        None => Former::default(),
+    };
     let mut ebpf = match &options.object {
         None => loader.load(OBJECT)?,
         Some(path) => {
@@ -158,12 +217,34 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
         load_program(&mut ebpf, program)?;
     }
     let memory = memory_by_map(&ebpf)?;
+    former.copy(&ebpf)?;
+    let maps = former.fresh(&ebpf)?;
+    let reader = Reader::of(&ebpf)?;
+    let mut tables = Tables::take(&mut ebpf)?;
+    if !former.adopted().contains(&"META") {
+        tables.meta.set(0, &meta).map_err(|source| LoadError::Map {
+            map: "META".to_owned(),
+            source,
+        })?;
+    }
+    if !former.adopted().is_empty() {
+        info!(
+            maps = former.adopted().len(),
+            "maps of the former run adopted"
+        );
+    }
     Ok(Dataplane {
-        reader: Reader::of(&ebpf)?,
-        tables: Tables::take(&mut ebpf)?,
-        programs: Programs::new(ebpf),
+        reader,
+        tables,
+        programs: Programs::new(ebpf, options.place.clone()),
         logger,
         memory,
+        floors: former.floors(),
+        fresh: Fresh {
+            place: options.place.clone(),
+            maps,
+            flows: former.flows(),
+        },
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
@@ -12,6 +13,30 @@ use super::load::LoadError;
 use super::plain::Plain;
 use super::syscall::{Batch, BatchResult, SharedWords};
 
+/// Where maps are taken from.
+pub(super) trait Maps {
+    /// The map of this name; not for a second time.
+    fn take(&mut self, name: &str) -> Result<Map, LoadError>;
+}
+
+impl Maps for Ebpf {
+    fn take(&mut self, name: &str) -> Result<Map, LoadError> {
+        self.take_map(name)
+            .ok_or_else(|| LoadError::NoMap(name.to_owned()))
+    }
+}
+
+/// Pins of a folder.
+impl Maps for &Path {
+    fn take(&mut self, name: &str) -> Result<Map, LoadError> {
+        let map = MapData::from_pin(self.join(name)).and_then(Map::from_map_data);
+        map.map_err(|source| LoadError::Map {
+            map: name.to_owned(),
+            source,
+        })
+    }
+}
+
 /// A hash map.
 pub struct Table<K, V> {
     map: HashMap<MapData, Plain<K>, Plain<V>>,
@@ -19,9 +44,10 @@ pub struct Table<K, V> {
 }
 
 impl<K: Pod, V: Pod> Table<K, V> {
-    pub(super) fn take(ebpf: &mut Ebpf, name: &str) -> Result<Self, LoadError> {
-        let batch = batch(ebpf, name)?;
-        let map = typed(ebpf, name, HashMap::try_from)?;
+    pub(super) fn take(maps: &mut impl Maps, name: &str) -> Result<Self, LoadError> {
+        let map = maps.take(name)?;
+        let batch = batch(&map, name)?;
+        let map = typed(map, name, HashMap::try_from)?;
         Ok(Self { map, batch })
     }
 
@@ -65,6 +91,11 @@ impl<K: Pod, V: Pod> Table<K, V> {
         self.batch.update(keys, values)
     }
 
+    /// All elements, in few calls.
+    pub(super) fn read(&self) -> io::Result<Vec<(K, V)>> {
+        self.batch.read()
+    }
+
     pub(super) fn delete_batch(&self, keys: &[K]) -> BatchResult {
         self.batch.delete(keys)
     }
@@ -77,9 +108,10 @@ pub struct Elements<V: Pod> {
 }
 
 impl<V: Pod> Elements<V> {
-    pub(super) fn take(ebpf: &mut Ebpf, name: &str) -> Result<Self, LoadError> {
-        let batch = batch(ebpf, name)?;
-        let map = typed(ebpf, name, Array::try_from)?;
+    pub(super) fn take(maps: &mut impl Maps, name: &str) -> Result<Self, LoadError> {
+        let map = maps.take(name)?;
+        let batch = batch(&map, name)?;
+        let map = typed(map, name, Array::try_from)?;
         Ok(Self { map, batch })
     }
 
@@ -91,6 +123,11 @@ impl<V: Pod> Elements<V> {
     /// Replaces an element.
     pub fn set(&mut self, index: u32, value: &V) -> Result<(), MapError> {
         self.map.set(index, Plain(*value), 0)
+    }
+
+    /// All elements, in few calls.
+    pub(super) fn read(&self) -> io::Result<Vec<(u32, V)>> {
+        self.batch.read()
     }
 
     pub(super) fn update_batch(&self, indices: &[u32], values: &[V]) -> BatchResult {
@@ -109,8 +146,9 @@ pub struct Sets {
 impl Sets {
     const NAME: &str = "SETS";
 
-    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
-        let Some(Map::Array(data)) = ebpf.map(Self::NAME) else {
+    pub(super) fn take(maps: &mut impl Maps) -> Result<Self, LoadError> {
+        let map = maps.take(Self::NAME)?;
+        let Map::Array(data) = &map else {
             return Err(LoadError::NoMap(Self::NAME.to_owned()));
         };
         let info = data.info().map_err(|source| LoadError::Map {
@@ -119,7 +157,7 @@ impl Sets {
         })?;
         let len = info.max_entries();
         let words = SharedWords::new(data.fd().as_fd(), len).map_err(LoadError::Share)?;
-        let map = typed(ebpf, Self::NAME, Array::try_from)?;
+        let map = typed(map, Self::NAME, Array::try_from)?;
         Ok(Self {
             words,
             len,
@@ -136,6 +174,11 @@ impl Sets {
                 .write(base, slots.iter().map(|slot| bytemuck::cast(*slot)))
     }
 
+    /// All slots.
+    pub(super) fn read(&self) -> Vec<Slot> {
+        (0..self.len).filter_map(|index| self.get(index)).collect()
+    }
+
     /// The slot at an index.
     pub fn get(&self, index: u32) -> Option<Slot> {
         let word = self.words.read(index).filter(|_| index < self.len)?;
@@ -147,8 +190,9 @@ impl Sets {
 pub struct Counters(PerCpuArray<MapData, u64>);
 
 impl Counters {
-    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
-        typed(ebpf, "COUNTERS", PerCpuArray::try_from).map(Self)
+    pub(super) fn take(maps: &mut impl Maps) -> Result<Self, LoadError> {
+        let map = maps.take("COUNTERS")?;
+        typed(map, "COUNTERS", PerCpuArray::try_from).map(Self)
     }
 
     /// The counters in this map.
@@ -182,28 +226,24 @@ pub(super) fn memory(map: &Map) -> io::Result<u64> {
     bytes.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-fn batch<K: Pod, V: Pod>(ebpf: &Ebpf, name: &str) -> Result<Batch<K, V>, LoadError> {
+fn batch<K: Pod, V: Pod>(map: &Map, name: &str) -> Result<Batch<K, V>, LoadError> {
     let shape = |source| LoadError::Map {
         map: name.to_owned(),
         source,
     };
-    match ebpf.map(name) {
-        Some(Map::Array(data) | Map::HashMap(data) | Map::LruHashMap(data)) => {
+    match map {
+        Map::Array(data) | Map::HashMap(data) | Map::LruHashMap(data) => {
             Batch::new(data).map_err(shape)
         }
-        Some(_) => Err(shape(MapError::InvalidMapType { map_type: 0 })),
-        None => Err(LoadError::NoMap(name.to_owned())),
+        _ => Err(shape(MapError::InvalidMapType { map_type: 0 })),
     }
 }
 
 fn typed<T>(
-    ebpf: &mut Ebpf,
+    map: Map,
     name: &str,
     convert: impl FnOnce(Map) -> Result<T, MapError>,
 ) -> Result<T, LoadError> {
-    let map = ebpf
-        .take_map(name)
-        .ok_or_else(|| LoadError::NoMap(name.to_owned()))?;
     convert(map).map_err(|source| LoadError::Map {
         map: name.to_owned(),
         source,

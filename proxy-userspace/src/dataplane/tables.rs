@@ -1,11 +1,13 @@
 //! All maps by their purpose, and how large they are.
 
-use aya::Ebpf;
+use aya::maps::MapError;
 use proxy_common::abi::settings::TestSources;
-use proxy_common::abi::{Family as AbiFamily, Frontend, V4, V6, capacity};
+use proxy_common::abi::{Family as AbiFamily, Frontend, Meta, V4, V6, capacity};
 
+use super::kill::KillPoint;
 use super::load::LoadError;
-use super::maps::{Counters, Elements, Sets, Table};
+use super::maps::{Counters, Elements, Maps, Sets, Table};
+use super::pins::Place;
 use crate::plan::Limits;
 
 /// How large the maps are made.
@@ -71,8 +73,12 @@ pub struct Tables {
     pub endpoint_bits: Elements<u64>,
     /// What the programs counted.
     pub counters: Counters,
-    /// Time and randomness of tests.
-    pub test_sources: Elements<TestSources>,
+    /// What these maps are.
+    pub meta: Elements<Meta>,
+    /// Where to die, in a test.
+    pub kill: KillPoint,
+    /// Time and randomness of tests; not pinned.
+    pub test_sources: Option<Elements<TestSources>>,
 }
 
 /// The maps of one family.
@@ -92,8 +98,24 @@ pub struct FamilyTables<F: AbiFamily> {
 }
 
 impl Tables {
-    /// Takes the maps out of a loaded object.
-    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
+    /// Opens the pinned maps of a place, to be read.
+    pub fn open(place: &Place) -> Result<Self, LoadError> {
+        Self::take(&mut place.pins().as_path())
+    }
+
+    /// Sees to it that all service port numbers below `next` count as used, whatever happens.
+    pub fn reserve_numbers(&mut self, next: u32) -> Result<(), MapError> {
+        let mut meta = self.meta.get(0)?;
+        if next > meta.next_service {
+            // Not for every number by itself: after a restart some are passed over.
+            meta.next_service = next.saturating_add(NUMBERS_AT_ONCE);
+            self.meta.set(0, &meta)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the maps out of a loaded object, or opens them.
+    pub(super) fn take(ebpf: &mut impl Maps) -> Result<Self, LoadError> {
         Ok(Self {
             v4: FamilyTables::take(ebpf, "4")?,
             v6: FamilyTables::take(ebpf, "6")?,
@@ -101,13 +123,15 @@ impl Tables {
             frontend_bits: Elements::take(ebpf, "VIP_BITS")?,
             endpoint_bits: Elements::take(ebpf, "ENDPOINT_BITS")?,
             counters: Counters::take(ebpf)?,
-            test_sources: Elements::take(ebpf, "TEST_SOURCES")?,
+            kill: KillPoint::default(),
+            meta: Elements::take(ebpf, "META")?,
+            test_sources: Elements::take(ebpf, "TEST_SOURCES").ok(),
         })
     }
 }
 
 impl<F: AbiFamily> FamilyTables<F> {
-    fn take(ebpf: &mut Ebpf, suffix: &str) -> Result<Self, LoadError> {
+    fn take(ebpf: &mut impl Maps, suffix: &str) -> Result<Self, LoadError> {
         let name = |base: &str| format!("{base}{suffix}");
         Ok(Self {
             frontends: Table::take(ebpf, &name("FRONTENDS"))?,
@@ -119,3 +143,6 @@ impl<F: AbiFamily> FamilyTables<F> {
         })
     }
 }
+
+/// How many service port numbers are reserved in one go.
+const NUMBERS_AT_ONCE: u32 = 1024;

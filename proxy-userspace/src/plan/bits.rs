@@ -1,7 +1,7 @@
 //! The two address bitmaps.
 //!
 //! Bits are set before a set that needs them is switched in. They are never cleared: a flow that is
-//! still open may need them for as long as it lives. A restart begins with empty bitmaps.
+//! still open may need them for as long as it lives. A restart goes on with those it finds.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -24,6 +24,13 @@ impl Bits {
             bitmap,
             words: vec![0; WORDS as usize],
             changed: BTreeSet::new(),
+        }
+    }
+
+    /// Begins with the words that the tables hold.
+    pub(super) fn adopt(&mut self, words: Vec<u64>) {
+        for (own, word) in self.words.iter_mut().zip(words) {
+            *own |= word;
         }
     }
 

@@ -25,16 +25,14 @@ impl Held {
 
 /// The properties that an endpoint's record should show.
 pub(super) const fn flags(endpoint: &WantedEndpoint) -> EndpointFlags {
-    let alive = if endpoint.is_listed {
-        EndpointFlags::ALIVE
-    } else {
-        EndpointFlags::NONE
-    };
-    if endpoint.is_local {
-        alive.with(EndpointFlags::LOCAL)
-    } else {
-        alive
+    let mut flags = EndpointFlags::HELD;
+    if endpoint.is_listed {
+        flags = flags.with(EndpointFlags::ALIVE);
     }
+    if endpoint.is_local {
+        flags = flags.with(EndpointFlags::LOCAL);
+    }
+    flags
 }
 
 /// The difference between two lists of endpoints.
@@ -94,9 +92,12 @@ mod tests {
             is_local: last == 2,
             is_listed,
         };
-        let both = EndpointFlags::ALIVE.with(EndpointFlags::LOCAL);
+        let held_only = EndpointFlags::HELD;
+        let both = held_only
+            .with(EndpointFlags::ALIVE)
+            .with(EndpointFlags::LOCAL);
         let expected = Diff {
-            kept: vec![(held(2), both), (held(3), EndpointFlags::NONE)],
+            kept: vec![(held(2), both), (held(3), held_only)],
             gone: vec![held(1), held(5)],
             new: vec![wanted(4, true)],
         };

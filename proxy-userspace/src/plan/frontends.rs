@@ -80,6 +80,26 @@ impl Frontends {
         self.changed.insert(at);
     }
 
+    /// Begins with a frontend that the tables hold, whose owner has no name yet.
+    pub(super) fn adopt(&mut self, at: Socket, value: Frontend) {
+        *self.used_mut(at.family()) += 1;
+        self.told.insert(at, value);
+        let owner = Owner {
+            number: value.service,
+            service: ObjectName::new("", ""),
+            others: BTreeSet::new(),
+        };
+        self.owners.insert(at, owner);
+    }
+
+    /// Names the Service of an adopted frontend, which may differ from what the tables hold.
+    pub(super) fn rename(&mut self, at: Socket, service: &ObjectName) {
+        if let Some(owner) = self.owners.get_mut(&at) {
+            owner.service = service.clone();
+            self.changed.insert(at);
+        }
+    }
+
     /// Takes a frontend from its owner; returns the Services that were refused it.
     pub(super) fn release(&mut self, at: Socket) -> BTreeSet<ObjectName> {
         let Some(owner) = self.owners.remove(&at) else {

@@ -1,6 +1,7 @@
 //! Numbers of service ports and slots of endpoints: stable while they are in use, and never handed
 //! to another while a packet or a flow may still mean the former owner.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,6 +20,18 @@ pub(super) struct Numbers {
 impl Numbers {
     pub(super) const fn new() -> Self {
         Self { next: 1 }
+    }
+
+    /// Never hands out a number below `next`.
+    pub(super) const fn skip_to(&mut self, next: u32) {
+        if next > self.next {
+            self.next = next;
+        }
+    }
+
+    /// The number that is handed out next.
+    pub(super) const fn next(&self) -> u32 {
+        self.next
     }
 
     /// A fresh number; after four thousand million there are none left.
@@ -61,6 +74,8 @@ pub(super) struct Slots {
     resting: VecDeque<(Rest, Duration)>,
     /// Handed out and returned before any table knew.
     unused: Vec<u32>,
+    /// Generation of slots that were never used.
+    generation: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +93,49 @@ impl Slots {
             given_up: Vec::new(),
             resting: VecDeque::new(),
             unused: Vec::new(),
+            generation: 0,
+        }
+    }
+
+    /// Has slots that were never used begin with this generation.
+    pub(super) const fn begin_at(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+
+    /// Begins with the records that the tables hold. Slots that are not in use rest once more:
+    /// when they were given up is not known.
+    pub(super) fn adopt(&mut self, records: impl Iterator<Item = (u32, Record)>) {
+        let mut known: Vec<_> = records.filter(|(slot, _)| *slot < self.capacity).collect();
+        known.sort_unstable_by_key(|(slot, _)| *slot);
+        for (slot, record) in known {
+            while self.records.len() < slot as usize {
+                self.unused.push(self.records.len() as u32);
+                self.records.push(self.blank());
+            }
+            self.records.push(record);
+            if record.flags.has(EndpointFlags::HELD) {
+                continue;
+            }
+            let owner = (record.service, record.addr, record.port);
+            match self.at_rest.entry(owner) {
+                Entry::Vacant(entry) => {
+                    entry.insert(slot);
+                    let generation = record.generation;
+                    self.resting.push_back((Rest { slot, generation }, BEGIN));
+                }
+                // It had another slot as well, long ago.
+                Entry::Occupied(_) => self.unused.push(slot),
+            }
+        }
+    }
+
+    const fn blank(&self) -> Record {
+        Record {
+            addr: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+            port: 0,
+            flags: EndpointFlags::NONE,
+            generation: self.generation,
+            service: 0,
         }
     }
 
@@ -175,13 +233,7 @@ impl Slots {
         if slot >= self.capacity {
             return None;
         }
-        self.records.push(Record {
-            addr: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
-            port: 0,
-            flags: EndpointFlags::NONE,
-            generation: 0,
-            service: 0,
-        });
+        self.records.push(self.blank());
         Some(Taken {
             slot,
             is_used: false,
@@ -205,6 +257,9 @@ impl Slots {
         None
     }
 }
+
+/// When the slots began to rest that were found not to be in use.
+const BEGIN: Duration = Duration::ZERO;
 
 #[cfg(test)]
 mod tests {

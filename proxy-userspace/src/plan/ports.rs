@@ -1,5 +1,6 @@
 //! Service ports: their numbers, endpoints and sets, and the operations that change them.
 
+mod adopt;
 mod endpoints;
 
 use std::collections::{BTreeSet, HashMap};
@@ -34,6 +35,7 @@ pub(super) struct Ports {
     frontend_bits: Bits,
     endpoint_bits: Bits,
     steps: Steps,
+    former: adopt::Former,
 }
 
 /// One service port that has a frontend.
@@ -44,6 +46,8 @@ struct Port {
     /// In order of address and port.
     endpoints: Vec<Held>,
     region: Region,
+    /// Whether the set in the tables may be another than its endpoints make: it was found so.
+    is_torn: bool,
 }
 
 /// Operations that are still to be put in order.
@@ -70,6 +74,7 @@ impl Ports {
             frontend_bits: Bits::new(Bitmap::Frontends),
             endpoint_bits: Bits::new(Bitmap::Endpoints),
             steps: Steps::default(),
+            former: adopt::Former::default(),
         }
     }
 
@@ -179,6 +184,12 @@ impl Ports {
     ) -> (Option<u32>, Vec<Socket>) {
         let own = self.by_service.get(name);
         let mut number = own.and_then(|own| own.get(&wanted.key)).copied();
+        for &frontend in &wanted.frontends {
+            number = self.inherit(name, &wanted.key, frontend, number);
+        }
+        if let Some(number) = number {
+            self.release_frontends(number, &wanted.frontends, &mut BTreeSet::new());
+        }
         let mut granted = Vec::with_capacity(wanted.frontends.len());
         for &frontend in &wanted.frontends {
             match self.frontends.refusal(frontend, number, name) {
@@ -214,6 +225,7 @@ impl Ports {
             frontends: Vec::new(),
             endpoints: Vec::new(),
             region: Region { base: 0, len: 0 },
+            is_torn: false,
         });
         let reverse = self.reverse.of_mut(key.family);
         for at in frontends.iter().filter(|at| !port.frontends.contains(at)) {

@@ -41,6 +41,37 @@ impl Reverse {
         }
     }
 
+    /// Begins with the entries that the table holds; `live` are the frontends in force.
+    pub(super) fn adopt(
+        &mut self,
+        table: Vec<(Socket, Vec<Door>)>,
+        mut live: HashMap<Socket, Vec<Door>>,
+    ) {
+        for (endpoint, known) in table {
+            let in_force = live.remove(&endpoint).unwrap_or_default();
+            let (mut doors, rest): (Vec<_>, Vec<_>) =
+                known.iter().partition(|door| in_force.contains(door));
+            let new = in_force.into_iter().filter(|door| !known.contains(door));
+            doors.extend(new);
+            let live = doors.len();
+            doors.extend(rest);
+            doors.truncate(live.max(FRONTENDS_PER_ENDPOINT));
+            let mut shown = doors.iter().take(FRONTENDS_PER_ENDPOINT);
+            if !shown.all(|door| known.contains(door)) {
+                self.changed.insert(endpoint);
+            }
+            if live == 0 {
+                self.stale.push_back(endpoint);
+            }
+            self.entries.insert(endpoint, Doors { doors, live });
+        }
+        for (endpoint, doors) in live {
+            for door in doors {
+                self.add(endpoint, door);
+            }
+        }
+    }
+
     /// Notes that `frontend` leads to `endpoint`, if there is a place for it.
     pub(super) fn add(&mut self, endpoint: Socket, frontend: Door) {
         if self.entries.len() >= self.capacity && !self.entries.contains_key(&endpoint) {

@@ -53,6 +53,30 @@ impl Regions {
         Some(Region { base, len })
     }
 
+    /// Takes this very region, if all of it is free.
+    pub(super) fn reserve(&mut self, region: Region) -> bool {
+        if region.len == 0 {
+            return true;
+        }
+        let Some((&base, &len)) = self.free.range(..=region.base).next_back() else {
+            return false;
+        };
+        let (end, wanted) = (base + len, region.base.saturating_add(region.len));
+        if wanted > end {
+            return false;
+        }
+        self.remove(base, len);
+        self.insert(Region {
+            base,
+            len: region.base - base,
+        });
+        self.insert(Region {
+            base: wanted,
+            len: end - wanted,
+        });
+        true
+    }
+
     /// Ends the use of a region.
     pub(super) fn give_up(&mut self, region: Region) {
         if region.len > 0 {
@@ -129,6 +153,21 @@ mod tests {
         regions.applied(Duration::ZERO);
         assert_eq!(10, regions.take(5, GRACE).unwrap().len + 5);
         assert_eq!(b.base + b.len, regions.take(40, GRACE).unwrap().base);
+    }
+
+    #[test]
+    fn a_certain_region_is_had_once() {
+        let mut regions = Regions::new(100);
+        let certain = Region { base: 40, len: 20 };
+        assert!(regions.reserve(certain));
+        assert!(!regions.reserve(Region { base: 50, len: 1 }));
+        assert!(!regions.reserve(Region { base: 30, len: 11 }));
+        assert!(!regions.reserve(Region { base: 90, len: 11 }));
+        assert!(regions.reserve(Region { base: 0, len: 40 }));
+        assert_eq!(60, regions.take(40, Duration::ZERO).unwrap().base);
+        regions.give_up(certain);
+        regions.applied(Duration::ZERO);
+        assert_eq!(Some(certain), regions.take(20, GRACE));
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proxy_common::abi::{EndpointFlags, Frontend, Slot, bit_of, bits::WORDS};
 use proxy_common::net::{Ip4, Ip6};
 
-use super::{Bitmap, Op, Record, Socket};
+use super::{Bitmap, Op, Record, Snapshot, Socket};
 use crate::model::{
     Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort, SlicePort,
 };
@@ -163,6 +163,36 @@ impl Tables {
             .collect();
         assert_eq!(count, all.len(), "{at} lists an endpoint twice");
         Some(all)
+    }
+
+    /// What a controller reads that starts now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let words = |bitmap| {
+            let mut words = vec![0; WORDS as usize];
+            for ((_, word), value) in self.bits.iter().filter(|((own, _), _)| *own == bitmap) {
+                words[*word as usize] = *value;
+            }
+            words
+        };
+        let end = self.sets.keys().max().map_or(0, |last| last + 1);
+        let unused = Slot {
+            endpoint: 0,
+            service: 0,
+        };
+        Snapshot {
+            frontends: self.frontends.clone().into_iter().collect(),
+            records: self
+                .records
+                .iter()
+                .map(|((_, slot), record)| (*slot, *record))
+                .collect(),
+            sets: (0..end)
+                .map(|at| self.sets.get(&at).copied().unwrap_or(unused))
+                .collect(),
+            reverse: self.reverse.clone().into_iter().collect(),
+            frontend_bits: words(Bitmap::Frontends),
+            endpoint_bits: words(Bitmap::Endpoints),
+        }
     }
 
     pub(super) fn has_bit(&self, bitmap: Bitmap, addr: IpAddr) -> bool {

@@ -9,6 +9,7 @@ use super::*;
 use crate::model::{Endpoint, Family};
 
 mod properties;
+mod restart;
 mod room;
 
 const HTTP: &[(&str, Protocol, u16)] = &[("", Protocol::Tcp, 8080)];

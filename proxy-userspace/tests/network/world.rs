@@ -50,6 +50,32 @@ impl World {
         }
     }
 
+    /// Starts the proxy on the first node only, with more flags, and does not wait for it.
+    pub(super) fn spawn(&self, flags: &[&str]) -> Proxy {
+        let node = self.lab.node(1);
+        let proxy = self
+            .lab
+            .spawn_proxy(&node, &binary(), &self.manifests, flags);
+        proxy.unwrap()
+    }
+
+    /// Ends every proxy by SIGKILL.
+    pub(super) fn kill(&mut self) {
+        for proxy in self.proxies.drain(..) {
+            proxy.kill().unwrap();
+        }
+    }
+
+    /// Keeps a proxy in the place of the one that there was.
+    pub(super) fn replace(&mut self, proxy: Proxy) -> Proxy {
+        std::mem::replace(&mut self.proxies[0], proxy)
+    }
+
+    /// Keeps a proxy until the end.
+    pub(super) fn keep(&mut self, proxy: Proxy) {
+        self.proxies.push(proxy);
+    }
+
     /// The same once this Service is there.
     pub(super) fn start_with(&mut self, service: &Service) {
         self.manifests.write_service(service).unwrap();
@@ -144,6 +170,7 @@ pub(super) fn is_long() -> bool {
     std::env::var_os("KUBE_LOTTERY_LONG").is_some_and(|value| value == "1")
 }
 
+/// The proxy under test.
 pub(super) fn binary() -> PathBuf {
     let built = env!("CARGO_BIN_EXE_kube-lottery");
     std::env::var_os("KUBE_LOTTERY_BINARY").map_or_else(|| built.into(), PathBuf::from)

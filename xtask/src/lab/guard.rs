@@ -14,16 +14,26 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context as _, Result};
 
 const SCRIPT: &str = r#"
-names= pids= folder=
+names= pids= folder= proxies=
 while read -r verb what; do
   case $verb in
     namespace) names="$names $what" ;;
     folder) folder=$what ;;
     started) pids="$pids $what " ;;
+    proxy) proxies="$proxies$what
+" ;;
     ended) pids=$(echo "$pids" | sed "s/ $what / /") ;;
   esac
 done
 for pid in $pids; do kill -9 "$pid"; done
+# What proxies attached and pinned outlives them, and namespaces too.
+printf %s "$proxies" | sort -u | while read -r name binary; do
+  tries=50
+  until nsenter "--net=/run/netns/$name" -- "$binary" cleanup || [ $tries -eq 0 ]; do
+    tries=$((tries - 1))
+    sleep 0.1
+  done
+done
 for name in $names; do
   if [ -e "/run/netns/$name" ]; then echo "netns delete $name"; fi
 done | ip -force -batch -
@@ -65,6 +75,11 @@ impl Guard {
     /// A child process to kill.
     pub(super) fn started(&self, pid: u32) -> Result<()> {
         self.tell("started", &pid.to_string())
+    }
+
+    /// A proxy that leaves something behind in a namespace; say so before it is started.
+    pub(super) fn proxy(&self, namespace: &str, binary: &Path) -> Result<()> {
+        self.tell("proxy", &format!("{namespace} {}", binary.display()))
     }
 
     /// A child process that has been waited for: its number may soon be somebody else's.

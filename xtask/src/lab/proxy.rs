@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,22 @@ impl Lab {
         manifests: &Manifests,
         flags: &[&str],
     ) -> Result<Proxy> {
-        let log = self.folder.join(format!("{}.log", node.name));
+        let mut proxy = self.spawn_proxy(node, binary, manifests, flags)?;
+        proxy.wait_until_ready()?;
+        Ok(proxy)
+    }
+
+    /// Starts it and does not wait.
+    pub fn spawn_proxy(
+        &self,
+        node: &Host,
+        binary: &Path,
+        manifests: &Manifests,
+        flags: &[&str],
+    ) -> Result<Proxy> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let log = self.folder.join(format!("{}-{number}.log", node.name));
         // Nodes share the file system.
         let control_socket = self.folder.join(format!("{}.sock", node.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -56,18 +72,17 @@ impl Lab {
             .stderr(file)
             // Ctrl-C ends us; what we leave is for the guard to end, in its order.
             .process_group(0);
+        self.guard.proxy(node.namespace.name(), binary)?;
         let child = command
             .spawn()
             .with_context(|| format!("cannot start {command:?}"))?;
         self.guard.started(child.id())?;
-        let mut proxy = Proxy {
+        Ok(Proxy {
             child,
             log,
             control_socket,
             guard: Arc::clone(&self.guard),
-        };
-        proxy.wait_until_ready()?;
-        Ok(proxy)
+        })
     }
 }
 
@@ -87,7 +102,24 @@ impl Proxy {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn wait_until_ready(&mut self) -> Result<()> {
+    /// Ends it by SIGKILL.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// How it ended; nothing if it says that it is ready instead.
+    pub fn wait_for_end(&mut self) -> Result<Option<ExitStatus>> {
+        let ready = self.wait_until_ready();
+        match self.child.try_wait()? {
+            Some(status) => Ok(Some(status)),
+            None => ready.map(|()| None),
+        }
+    }
+
+    /// Waits until it says that it is ready.
+    pub fn wait_until_ready(&mut self) -> Result<()> {
         let end = Instant::now() + START_LIMIT;
         while Instant::now() < end {
             if self.log().lines().any(is_ready_line) {

@@ -112,7 +112,7 @@ impl Ports {
     /// Writes the set of these endpoints beside the old one, if it differs. Returns whether there
     /// was room.
     fn change_set(&mut self, number: u32, port: &mut Port, new: &[Held], now: Duration) -> bool {
-        if listed(&port.endpoints).eq(listed(new)) {
+        if !port.is_torn && listed(&port.endpoints).eq(listed(new)) {
             // A new frontend is changed already, an old one leads where it led.
             return true;
         }
@@ -136,6 +136,7 @@ impl Ports {
         }
         self.regions.give_up(port.region);
         port.region = region;
+        port.is_torn = false;
         for &at in &port.frontends {
             self.frontends.touch(at);
         }
@@ -179,16 +180,19 @@ impl Ports {
 
     /// Ends the use of these endpoints' slots.
     pub(super) fn give_up(&mut self, gone: &[Held], port: &Port) {
-        let slots = self.slots.of_mut(port.key.family);
-        let reverse = self.reverse.of_mut(port.key.family);
         for held in gone {
-            if let Some(record) = slots.give_up(held.slot) {
-                let slot = held.slot;
-                self.steps.farewells.push(Op::Endpoint { slot, record });
-            }
+            self.give_up_slot(port.key.family, held.slot);
+            let reverse = self.reverse.of_mut(port.key.family);
             for at in &port.frontends {
                 reverse.remove(port.key.socket(held.addr, held.port), (at.addr, at.port));
             }
+        }
+    }
+
+    /// Ends the use of a slot.
+    pub(super) fn give_up_slot(&mut self, family: Family, slot: u32) {
+        if let Some(record) = self.slots.of_mut(family).give_up(slot) {
+            self.steps.farewells.push(Op::Endpoint { slot, record });
         }
     }
 }

@@ -133,6 +133,12 @@ impl Declared {
         }
     }
 
+    fn all(&self) -> Vec<Change> {
+        let services = self.services.values().cloned().map(Object::Service);
+        let slices = self.slices.values().cloned().map(Object::Slice);
+        services.chain(slices).map(Change::Set).collect()
+    }
+
     fn wanted(&self) -> Vec<Wanted> {
         let slices = |name: &ObjectName| -> Vec<_> {
             let own = self.slices.values().filter(|slice| slice.service == *name);
@@ -174,6 +180,7 @@ struct Run {
     /// UDP flows: the endpoint they go to, and the slot and generation they remember.
     flows: HashMap<(u32, IpAddr, u16), (u32, u32)>,
     exact: bool,
+    limits: Limits,
 }
 
 impl Run {
@@ -184,6 +191,7 @@ impl Run {
             readers: Vec::new(),
             flows: HashMap::new(),
             exact,
+            limits,
         }
     }
 
@@ -216,6 +224,46 @@ impl Run {
         self.world.plan.applied(self.world.now);
         self.check_end(&before);
         self.remember();
+    }
+
+    /// The controller dies when so many operations of the changes were carried out, and another
+    /// begins with what it has left.
+    fn step_and_restart(&mut self, changes: Vec<Change>, cut: prop::sample::Index) {
+        for change in &changes {
+            self.declared.note(change);
+        }
+        let outcome = self.world.plan.update(changes, self.world.now);
+        let done = cut.index(outcome.ops.len() + 1);
+        for op in outcome.ops.iter().take(done) {
+            self.world.tables.apply(op);
+        }
+        self.world.now = Duration::ZERO;
+        // No packet lasts as long as a start.
+        self.readers.clear();
+        let mut plan = Plan::new("one", self.limits);
+        plan.begin_at(Floors {
+            service: self.world.plan.next_number(),
+            generation: 0,
+        });
+        plan.adopt(self.tables().snapshot());
+        self.world.plan = plan;
+        let outcome = self
+            .world
+            .plan
+            .complete(self.declared.all(), Duration::ZERO);
+        self.follow(&outcome);
+        while self.exact && self.world.plan.is_waiting() {
+            self.world.now += GRACE;
+            let outcome = self.world.plan.retry(self.world.now);
+            self.follow(&outcome);
+        }
+        // A restart without a change has nothing to do.
+        let mut again = Plan::new("one", self.limits);
+        again.adopt(self.tables().snapshot());
+        let outcome = again.complete(self.declared.all(), Duration::ZERO);
+        if self.exact {
+            assert_eq!(Vec::<Op>::new(), outcome.ops);
+        }
     }
 
     const fn tables(&self) -> &Tables {
@@ -382,6 +430,22 @@ proptest! {
     #[test]
     fn with_room_every_frontend_leads_to_exactly_its_endpoints(batches in batches()) {
         run(Run::new(Limits::default(), true), batches);
+    }
+
+    #[test]
+    fn a_controller_that_dies_at_any_operation_is_followed_by_one_that_goes_on(
+        batches in batches(),
+        cuts in prop::collection::vec(prop::option::of(any::<prop::sample::Index>()), 40),
+    ) {
+        let mut run = Run::new(Limits::default(), true);
+        for ((steps, pause), cut) in batches.into_iter().zip(cuts) {
+            run.world.now += GRACE * pause.into() / 2;
+            let changes = steps.into_iter().map(change).collect();
+            match cut {
+                Some(cut) => run.step_and_restart(changes, cut),
+                None => run.step(changes),
+            }
+        }
     }
 
     #[test]

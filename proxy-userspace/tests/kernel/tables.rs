@@ -1,0 +1,186 @@
+//! The controller's writes to real maps, and what it reads back.
+
+use std::net::IpAddr;
+
+use kube_lottery::dataplane::{Dataplane, Options, Tables, apply, load};
+use kube_lottery::plan::{Bitmap, Limits, Op, Record, Socket};
+use proxy_common::abi::{EndpointFlags, EndpointSet, Frontend, FrontendFlags, Settings, Slot};
+use proxy_common::net::Proto;
+
+use super::is_root;
+
+fn tables() -> Option<Tables> {
+    if !is_root() {
+        return None;
+    }
+    let mut options = Options::new(Settings::with_hz(250));
+    options.capacities.limits = Limits::new(16, 16);
+    let Dataplane { tables, .. } = load(&options).unwrap();
+    Some(tables)
+}
+
+fn at(last: u8) -> Socket {
+    Socket {
+        addr: IpAddr::from([10, 96, 0, last]),
+        port: 80,
+        proto: Proto::TCP,
+    }
+}
+
+fn frontend(last: u8) -> Op {
+    let set = EndpointSet::new(0, 1);
+    Op::Frontend {
+        at: at(last),
+        value: Frontend {
+            inside: set,
+            outside: set,
+            service: last.into(),
+            flags: FrontendFlags::NONE,
+            affinity_timeout: 0,
+            reserved: [0; 5],
+        },
+    }
+}
+
+fn endpoint(slot: u32) -> Op {
+    Op::Endpoint {
+        slot,
+        record: Record {
+            addr: IpAddr::from([10, 1, 0, 1]),
+            port: 8080,
+            flags: EndpointFlags::HELD,
+            generation: 7,
+            service: 3,
+        },
+    }
+}
+
+#[test]
+fn what_is_missing_does_not_keep_a_batch_from_the_rest() {
+    let Some(mut tables) = tables() else {
+        return;
+    };
+    let all = (1..=4).map(frontend).collect();
+    assert!(apply(&mut tables, all).is_empty());
+    // The second and the last are not there.
+    let gone = [1, 9, 3, 8].map(|last| Op::FrontendGone { at: at(last) });
+    assert!(apply(&mut tables, gone.to_vec()).is_empty());
+    let mut left: Vec<_> = tables.snapshot().unwrap().frontends;
+    left.sort_by_key(|(at, _)| *at);
+    let left: Vec<_> = left.into_iter().map(|(at, _)| at).collect();
+    assert_eq!([at(2), at(4)], *left);
+}
+
+#[test]
+fn an_index_out_of_range_fails_alone() {
+    let Some(mut tables) = tables() else {
+        return;
+    };
+    let ops = [0, 16, 3, 99].map(endpoint).to_vec();
+    let failures = apply(&mut tables, ops);
+    let failed: Vec<_> = failures.into_iter().map(|failure| failure.op).collect();
+    assert_eq!([endpoint(16), endpoint(99)], *failed);
+    let mut records = tables.snapshot().unwrap().records;
+    records.sort_by_key(|(slot, _)| *slot);
+    let written: Vec<_> = records
+        .into_iter()
+        .map(|(slot, record)| Op::Endpoint { slot, record })
+        .collect();
+    assert_eq!([endpoint(0), endpoint(3)], *written);
+}
+
+#[test]
+fn a_full_table_refuses_what_is_too_much() {
+    let Some(mut tables) = tables() else {
+        return;
+    };
+    let failures = apply(&mut tables, (1..=18).map(frontend).collect());
+    let failed: Vec<_> = failures.into_iter().map(|failure| failure.op).collect();
+    assert_eq!([frontend(17), frontend(18)], *failed);
+    assert_eq!(16, tables.snapshot().unwrap().frontends.len());
+}
+
+#[test]
+fn a_set_past_the_end_is_not_written_at_all() {
+    let Some(mut tables) = tables() else {
+        return;
+    };
+    let slots = |count| {
+        vec![
+            Slot {
+                endpoint: 5,
+                service: 6
+            };
+            count
+        ]
+    };
+    let beyond = Op::Set {
+        base: 30,
+        slots: slots(3),
+    };
+    let within = Op::Set {
+        base: 29,
+        slots: slots(3),
+    };
+    let failures = apply(&mut tables, vec![beyond.clone()]);
+    assert_eq!(
+        [beyond],
+        *failures
+            .iter()
+            .map(|failure| failure.op.clone())
+            .collect::<Vec<_>>()
+    );
+    let is_written = |slot: &Slot| slot.service == 6;
+    assert!(!tables.snapshot().unwrap().sets.iter().any(is_written));
+    assert!(apply(&mut tables, vec![within]).is_empty());
+    let sets = tables.snapshot().unwrap().sets;
+    assert_eq!(
+        (32, 3),
+        (
+            sets.len(),
+            sets.iter().filter(|slot| is_written(slot)).count()
+        )
+    );
+}
+
+#[test]
+fn what_was_written_is_read_back_and_numbers_are_reserved() {
+    let Some(mut tables) = tables() else {
+        return;
+    };
+    let reverse = Op::Reverse {
+        endpoint: Socket {
+            addr: "fd00::1".parse().unwrap(),
+            port: 53,
+            proto: Proto::UDP,
+        },
+        frontends: vec![
+            ("fd00::2".parse().unwrap(), 53),
+            ("fd00::3".parse().unwrap(), 54),
+        ],
+    };
+    let bits = Op::Bits {
+        bitmap: Bitmap::Endpoints,
+        word: 77,
+        value: 5,
+    };
+    assert!(apply(&mut tables, vec![reverse.clone(), bits]).is_empty());
+    let snapshot = tables.snapshot().unwrap();
+    let [(endpoint, frontends)] = &snapshot.reverse[..] else {
+        panic!()
+    };
+    let read = Op::Reverse {
+        endpoint: *endpoint,
+        frontends: frontends.clone(),
+    };
+    assert_eq!(reverse, read);
+    assert_eq!(
+        (5, 0),
+        (snapshot.endpoint_bits[77], snapshot.frontend_bits[77])
+    );
+    tables.reserve_numbers(9).unwrap();
+    let reserved = tables.meta.get(0).unwrap().next_service;
+    assert!(reserved >= 9);
+    tables.reserve_numbers(8).unwrap();
+    assert_eq!(reserved, tables.meta.get(0).unwrap().next_service);
+}

@@ -1,0 +1,115 @@
+//! What a node's tables hold, read from their pins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use kube_lottery::dataplane::tables::FamilyTables;
+use kube_lottery::dataplane::{Place, Tables};
+use kube_lottery::model::Family;
+use kube_lottery::plan::{Record, Snapshot, Socket};
+use proxy_common::abi::endpoint::Endpoint as _;
+use proxy_common::abi::{EndpointFlags, Family as AbiFamily, V4, V6};
+use proxy_common::net::{Port, Proto};
+use xtask::lab::Host;
+
+/// Where proxies pin by default.
+const ROOT: &str = "/sys/fs/bpf/kube-lottery";
+
+/// The tables of a node.
+pub(super) struct Pinned(Snapshot);
+
+impl Pinned {
+    pub(super) fn read(node: &Host) -> Self {
+        let place = place(node);
+        Self(Tables::open(&place).unwrap().snapshot().unwrap())
+    }
+
+    /// Every frontend with its service number and the endpoints that new flows are drawn from.
+    /// Fails where a set lists what is foreign or dead.
+    pub(super) fn frontends(&self) -> BTreeMap<Socket, (u32, BTreeSet<IpAddr>)> {
+        let records: BTreeMap<(bool, u32), &Record> = self
+            .0
+            .records
+            .iter()
+            .map(|(slot, record)| ((record.addr.is_ipv6(), *slot), record))
+            .collect();
+        let mut all = BTreeMap::new();
+        for (at, value) in &self.0.frontends {
+            let (base, count) = (value.inside.base(), value.inside.count());
+            let window = &self.0.sets[base as usize..(base + count) as usize];
+            let mut endpoints = BTreeSet::new();
+            for slot in window {
+                assert_eq!(value.service, slot.service, "{at} leads to a foreign slot");
+                let record = records[&(at.family() == Family::V6, slot.endpoint)];
+                assert_eq!(
+                    value.service, record.service,
+                    "{at} leads to a foreign record"
+                );
+                assert!(record.flags.has(EndpointFlags::ALIVE), "{at}: {record:?}");
+                assert!(
+                    endpoints.insert(record.addr),
+                    "{at} lists {} twice",
+                    record.addr
+                );
+            }
+            all.insert(*at, (value.service, endpoints));
+        }
+        all
+    }
+
+    /// Slot, generation and service number of every endpoint in use.
+    pub(super) fn identities(&self) -> BTreeMap<(IpAddr, u16, u32), (u32, u32)> {
+        let records = self.0.records.iter();
+        let used = records.filter(|(_, record)| record.flags.has(EndpointFlags::HELD));
+        used.map(|(slot, record)| {
+            let key = (record.addr, record.port, record.service);
+            (key, (*slot, record.generation))
+        })
+        .collect()
+    }
+}
+
+/// The tables of a node while its controller works on them.
+pub(super) struct Live(Tables);
+
+impl Live {
+    pub(super) fn open(node: &Host) -> Self {
+        Self(Tables::open(&place(node)).unwrap())
+    }
+
+    /// The endpoints that new flows to a frontend are drawn from; nothing where they are being
+    /// changed.
+    pub(super) fn endpoints(&self, at: SocketAddr, proto: Proto) -> Option<BTreeSet<IpAddr>> {
+        let port = Port::new(at.port());
+        match at.ip() {
+            IpAddr::V4(addr) => self.of(&self.0.v4, &V4::frontend_key(addr.into(), port, proto)),
+            IpAddr::V6(addr) => self.of(&self.0.v6, &V6::frontend_key(addr.into(), port, proto)),
+        }
+    }
+
+    fn of<F: AbiFamily>(
+        &self,
+        tables: &FamilyTables<F>,
+        key: &F::FrontendKey,
+    ) -> Option<BTreeSet<IpAddr>>
+    where
+        F::Addr: Into<IpAddr>,
+    {
+        let value = tables.frontends.get(key).unwrap()?;
+        let window = value.inside.base()..value.inside.base() + value.inside.count();
+        window
+            .map(|at| {
+                let slot = self.0.sets.get(at)?;
+                let record = tables.endpoints.get(slot.endpoint).ok()?;
+                let is_right = slot.service == value.service && record.service() == value.service;
+                (is_right && record.is_alive()).then(|| record.addr().into())
+            })
+            .collect()
+    }
+}
+
+pub(super) fn place(node: &Host) -> Place {
+    let here = || Ok(Place::here(Path::new(ROOT))?);
+    node.namespace.enter(here).unwrap()
+}
