@@ -23,6 +23,7 @@ mod network {
     mod paths;
     mod pinned;
     mod restart;
+    mod scale;
     mod sharing;
     mod traffic;
     mod world;

@@ -182,7 +182,7 @@ fn the_status_says_what_is_wrong_by_its_exit_code_too() {
         .args(["run", "--node-name", "node1", "--manifests"])
         .arg(world.manifests.folder())
         .arg("--control-socket")
-        .arg(world.lab.folder().join("node1.sock"))
+        .arg(world.control_socket())
         .output()
         .unwrap();
     let text = String::from_utf8(taken.stderr).unwrap();

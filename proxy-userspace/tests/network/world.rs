@@ -87,7 +87,7 @@ impl World {
         let output = Command::new(binary())
             .args(command)
             .arg("--control-socket")
-            .arg(self.lab.folder().join("node1.sock"))
+            .arg(self.control_socket())
             .output()
             .unwrap();
         Answer {
@@ -95,6 +95,16 @@ impl World {
             text: String::from_utf8(output.stdout).unwrap(),
             notes: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    /// Where the proxy of the first node answers.
+    pub(super) fn control_socket(&self) -> PathBuf {
+        self.lab.folder().join("node1.sock")
+    }
+
+    /// Process number of the proxy of the first node.
+    pub(super) fn pid(&self) -> u32 {
+        self.proxies[0].pid()
     }
 
     /// Ends all proxies.
