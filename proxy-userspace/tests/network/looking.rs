@@ -199,6 +199,17 @@ fn the_status_says_what_is_wrong_by_its_exit_code_too() {
         status.notes.starts_with("error: no controller answers on "),
         "{status:?}"
     );
+    // What it left still tells what is served, if not by which name.
+    let node = world.lab.node(1);
+    let binary = binary().display().to_string();
+    let mut command = node.namespace.command(&binary);
+    let left = command.args(["services", "--from-maps"]).output().unwrap();
+    let left = String::from_utf8(left.stdout).unwrap();
+    assert_eq!(5, left.lines().count(), "{left}");
+    let line = left
+        .lines()
+        .find(|line| line.contains("UDP    10.96.0.10:80"));
+    assert!(line.unwrap().contains(" 1/1 "), "{left}");
 }
 
 fn expect_line(status: &Answer, line: &str) {

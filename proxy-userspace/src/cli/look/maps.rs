@@ -10,6 +10,7 @@ use proxy_common::net::Proto;
 
 use crate::control::api::{Counter, Endpoint, Kind, List, Service};
 use crate::control::{Counts, Scope, endpoints as endpoint_list, services as service_list};
+use crate::dataplane::pins::Place;
 use crate::dataplane::reader::now;
 use crate::dataplane::{Reader, settings};
 use crate::model::{Family, ObjectName, Protocol};
@@ -21,8 +22,15 @@ pub(super) const ROOT: &str = "/sys/fs/bpf/kube-lottery";
 /// A map that every directory of pins has.
 const TELLTALE: &str = "FRONTENDS4";
 
-/// The only directory with pinned maps below a root.
+/// The directory with pinned maps that belongs to this network namespace, or else the only one
+/// below a root.
 pub(super) fn only_directory(root: &Path) -> Result<PathBuf> {
+    let own = Place::here(root).map(|place| place.pins());
+    if let Ok(own) = own
+        && own.join(TELLTALE).exists()
+    {
+        return Ok(own);
+    }
     let mut found = Vec::new();
     search(root, &mut found, 0);
     found.sort();
