@@ -33,6 +33,8 @@ pub(super) struct Objects {
     bursts: Bursts,
     /// Whether no update has come so far.
     is_first: bool,
+    /// Whether all that is declared was known at some time.
+    was_complete: bool,
     start: Instant,
 }
 
@@ -53,6 +55,7 @@ impl Objects {
             last_change: None,
             bursts: Bursts::default(),
             is_first: true,
+            was_complete: false,
             start: Instant::now(),
         }
     }
@@ -149,7 +152,7 @@ impl Objects {
 
     fn take(&mut self, update: Update) {
         self.sum_up();
-        let is_complete = std::mem::take(&mut self.is_first) && self.is_complete(&update);
+        let is_complete = self.becomes_complete(&update);
         self.standing = update.standing;
         let now = self.start.elapsed();
         for problem in &update.problems {
@@ -157,7 +160,7 @@ impl Objects {
                 warn!(%problem, "manifest not used");
             }
         }
-        if update.changes.is_empty() {
+        if update.changes.is_empty() && !is_complete {
             return;
         }
         // Steady changes must not keep what was refused from being tried again.
@@ -196,14 +199,19 @@ impl Objects {
         }
     }
 
-    /// Whether a first update tells all that is declared. What is missing may be in what could not
-    /// be used, and an empty source says nothing.
-    fn is_complete(&self, update: &Update) -> bool {
-        let is_complete = update.problems.is_empty() && !update.changes.is_empty();
-        if !is_complete && self.plan.has_former() {
-            warn!("not all is known: what the former run served stays as it is");
+    /// Whether with this update, for the first time, all that is declared is known: what a former
+    /// run served and nobody has claimed can go. What is missing may be in what cannot be used, and
+    /// a source that says nothing is not believed.
+    fn becomes_complete(&mut self, update: &Update) -> bool {
+        if self.was_complete {
+            return false;
         }
-        is_complete
+        self.was_complete = update.standing.problems.is_empty() && !update.standing.is_held_back;
+        let is_first = std::mem::take(&mut self.is_first);
+        if is_first && !self.was_complete && self.plan.has_former() {
+            warn!("not all is known: what the former run served stays until it is");
+        }
+        self.was_complete
     }
 
     fn note_node(&self, change: &Change) {

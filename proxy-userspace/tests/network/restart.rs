@@ -74,6 +74,30 @@ fn what_changed_while_there_was_no_controller_is_made_up_for() {
 }
 
 #[test]
+fn what_a_restart_cannot_know_stays_until_it_can() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let (pods, _servers) = world.servers(1, 2);
+    let service = Service::new("web", 10).with(world.endpoints(1, &pods));
+    let lonely = Service::new("lonely", 11).with(world.endpoints(1, &pods));
+    world.manifests.write_service(&lonely).unwrap();
+    world.start_with(&service);
+    let node = world.lab.node(1);
+    assert_eq!(8, Pinned::read(&node).frontends().len());
+    world.kill();
+    world.manifests.remove("service-lonely").unwrap();
+    // It may have been in here.
+    world.manifests.write("broken", "kind: [").unwrap();
+    world.start();
+    assert_eq!(8, Pinned::read(&node).frontends().len());
+    world.manifests.remove("broken").unwrap();
+    wait_until("the Service that nobody declares is gone", || {
+        Pinned::read(&node).frontends().len() == 4
+    });
+}
+
+#[test]
 fn maps_of_another_size_are_moved_to() {
     let Some(mut world) = World::new(1) else {
         return;
