@@ -21,7 +21,7 @@ fn a_controller_that_is_killed_and_started_again_is_not_missed() {
     world.start_with(&service);
     let node = world.lab.node(1);
     let before = Pinned::read(&node);
-    let restarts = if is_long() { 1_000 } else { 20 };
+    let restarts = if is_long() { 1_000 } else { 50 };
     let ((), tally) = during(
         &client,
         &service,
