@@ -197,6 +197,11 @@ pub fn claim_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -
     let there = match tables.half(tier, path, kind) {
         None => There::Nothing,
         Some(held) if is_over(path.proto(), tier, held.state(), now) => There::Remains,
+        // The endpoint's slot has changed hands and this flow has drawn it again: what is there
+        // would have it drawn once more.
+        Some(held) if path.is_half(kind, held) && held.state().generation != path.generation => {
+            There::Remains
+        }
         Some(held) if path.is_half(kind, held) => There::Same,
         Some(_) => There::Other,
     };

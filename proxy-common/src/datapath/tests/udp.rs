@@ -93,3 +93,34 @@ fn a_udp_flow_is_established_when_it_goes_on_answered_for_two_seconds() {
         node.leaves(endpoint, client, REPLY).unwrap()
     );
 }
+
+/// The endpoint left and came back: the flow draws it again, with the generation it has now.
+#[test]
+fn a_udp_flow_that_draws_its_old_endpoint_again_stays_with_it() {
+    for is_v6 in [false, true] {
+        let mut node = Node::new(Proto::UDP);
+        let service = node.service(is_v6, 1, &[1]);
+        let client = client(is_v6, 1, 5000);
+        let (_, endpoint) = node.enters(client, service, SYN).unwrap();
+        let tables = node.tables();
+        tables
+            .v4
+            .endpoints
+            .values_mut()
+            .for_each(|own| own.generation += 1);
+        tables
+            .v6
+            .endpoints
+            .values_mut()
+            .for_each(|own| own.generation += 1);
+        assert_eq!(endpoint, node.enters(client, service, SYN).unwrap().1);
+        assert_eq!(1, node.counted(Counter::Repick));
+        for _ in 0..5 {
+            node.leaves(endpoint, client, REPLY).unwrap();
+            node.enters(client, service, SYN).unwrap();
+            node.later(3);
+        }
+        assert_eq!(1, node.counted(Counter::Repick));
+        assert_eq!(2, node.halves(Tier::Established));
+    }
+}
