@@ -17,21 +17,39 @@ use tracing::info;
 
 use crate::control::{Control, Devices};
 use crate::dataplane::{Fresh, PinError, Programs, Tables};
-use crate::manifests::{Source, follow};
+use crate::manifests::{Follower, Source, Update, follow};
 use crate::node;
 use crate::plan::{Plan, Summary};
 use devices::Attacher;
 use objects::Objects;
 
 /// What the controller works from.
-#[derive(Clone, Debug)]
 pub struct Config {
-    /// File or directory of manifests.
-    pub manifests: PathBuf,
-    /// Whether manifests that declare nothing delete everything.
-    pub allow_empty: bool,
+    /// What is declared.
+    pub manifests: Manifests,
     /// Name of this node's Node object.
     pub node: Arc<str>,
+}
+
+/// Manifests that are read and followed by a thread of their own.
+///
+/// To be begun before the programs are loaded: the kernel takes about as long to verify those as
+/// ten thousand Services take to be read.
+pub struct Manifests {
+    follower: Follower,
+    updates: mpsc::UnboundedReceiver<Update>,
+}
+
+impl Manifests {
+    /// Begins with the file or directory at `path`. If `allow_empty`, one that declares nothing any
+    /// more deletes everything.
+    pub fn follow(path: PathBuf, allow_empty: bool) -> Result<Self, ControllerError> {
+        let (sender, updates) = mpsc::unbounded_channel();
+        let source = Source::new(path.clone()).allow_empty(allow_empty);
+        let follower =
+            follow(source, sender).map_err(|source| ControllerError::Manifests { path, source })?;
+        Ok(Self { follower, updates })
+    }
 }
 
 /// What the controller works on.
@@ -80,17 +98,12 @@ pub async fn run(
         programs,
         fresh,
     } = kernel;
-    let (updates, incoming) = mpsc::unbounded_channel();
-    let source = Source::new(config.manifests.clone()).allow_empty(config.allow_empty);
-    let follower = follow(source, updates).map_err(|source| ControllerError::Manifests {
-        path: config.manifests.clone(),
-        source,
-    })?;
+    let Manifests { follower, updates } = config.manifests;
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
     let objects = Objects::new(plan, tables, config.node, node_addresses);
     let (asks, asked) = mpsc::channel(ASKS);
-    let mut objects = tokio::spawn(objects.run(incoming, asked, synced));
+    let mut objects = tokio::spawn(objects.run(updates, asked, synced));
     let (device_state, known_devices) = watch::channel(Devices::default());
     let control = control.serve(asks, known_devices);
     tokio::pin!(control);

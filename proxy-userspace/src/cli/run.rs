@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::control::{self, Control, ControlSocket, Facts};
-use crate::controller::{self, Config, Kernel};
+use crate::controller::{self, Config, Kernel, Manifests};
 use crate::dataplane::{
     self, Capacities, Dataplane, KillPoint, Lock, LogLevel, Options, Place, settings,
 };
@@ -133,6 +133,7 @@ async fn run(args: Args) -> Result<()> {
     info!(node, manifests = %args.manifests.display(), hz = options.settings.hz,
         cascade_limit = options.settings.cascade_limit, "starting");
 
+    let manifests = Manifests::follow(args.manifests.clone(), args.allow_empty)?;
     let Dataplane {
         mut tables,
         programs,
@@ -151,15 +152,14 @@ async fn run(args: Args) -> Result<()> {
         reader,
         facts: Facts {
             node: node.clone(),
-            manifests: args.manifests.clone(),
+            manifests: args.manifests,
             start: Instant::now(),
             hz: options.settings.hz,
             capacities: options.capacities,
         },
     };
     let config = Config {
-        manifests: args.manifests,
-        allow_empty: args.allow_empty,
+        manifests,
         node: node.as_str().into(),
     };
     tables.kill = KillPoint::new(args.kill_before_write);
