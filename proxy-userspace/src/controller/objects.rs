@@ -31,8 +31,10 @@ pub(super) struct Objects {
     standing: Standing,
     last_change: Option<LastChange>,
     bursts: Bursts,
-    /// Whether no update has come so far.
-    is_first: bool,
+    /// Whether all that is declared was known once: nothing of a former run is left then.
+    is_complete: bool,
+    /// Whether it was said that it is not so yet.
+    is_warned: bool,
     start: Instant,
 }
 
@@ -52,7 +54,8 @@ impl Objects {
             standing: Standing::default(),
             last_change: None,
             bursts: Bursts::default(),
-            is_first: true,
+            is_complete: false,
+            is_warned: false,
             start: Instant::now(),
         }
     }
@@ -149,7 +152,7 @@ impl Objects {
 
     fn take(&mut self, update: Update) {
         self.sum_up();
-        let is_complete = std::mem::take(&mut self.is_first) && self.is_complete(&update);
+        let completes = !self.is_complete && self.completes(&update);
         self.standing = update.standing;
         let now = self.start.elapsed();
         for problem in &update.problems {
@@ -157,7 +160,7 @@ impl Objects {
                 warn!(%problem, "manifest not used");
             }
         }
-        if update.changes.is_empty() {
+        if update.changes.is_empty() && !(completes && self.plan.has_former()) {
             return;
         }
         // Steady changes must not keep what was refused from being tried again.
@@ -170,7 +173,7 @@ impl Objects {
         }
         let changes = update.changes.len();
         let now = self.start.elapsed();
-        let outcome = if is_complete {
+        let outcome = if completes {
             self.plan.complete(update.changes, now)
         } else {
             self.plan.update(update.changes, now)
@@ -196,14 +199,15 @@ impl Objects {
         }
     }
 
-    /// Whether a first update tells all that is declared. What is missing may be in what could not
-    /// be used, and an empty source says nothing.
-    fn is_complete(&self, update: &Update) -> bool {
-        let is_complete = update.problems.is_empty() && !update.changes.is_empty();
-        if !is_complete && self.plan.has_former() {
+    /// Whether all that is declared is known with this update. What is missing before may be in
+    /// what could not be used, and an empty source that is held back says nothing.
+    fn completes(&mut self, update: &Update) -> bool {
+        self.is_complete = update.standing.is_complete;
+        if !self.is_complete && self.plan.has_former() && !self.is_warned {
+            self.is_warned = true;
             warn!("not all is known: what the former run served stays as it is");
         }
-        is_complete
+        self.is_complete
     }
 
     fn note_node(&self, change: &Change) {
