@@ -46,6 +46,8 @@ pub struct Standing {
     pub files: usize,
     /// Objects that are declared.
     pub objects: usize,
+    /// Whether all that is declared is known: nothing that cannot be used hides an object.
+    pub is_complete: bool,
     /// Everything that cannot be used at present.
     pub problems: Arc<[String]>,
 }
@@ -61,6 +63,8 @@ pub struct Source {
     declared: Declared,
     /// What cannot be used of each file.
     bad: BTreeMap<PathBuf, Vec<String>>,
+    /// Files that may declare more than could be used.
+    gaps: BTreeSet<PathBuf>,
     standing: Standing,
 }
 
@@ -77,6 +81,7 @@ impl Source {
             files: BTreeMap::new(),
             declared: Declared::default(),
             bad: BTreeMap::new(),
+            gaps: BTreeSet::new(),
             standing: Standing::default(),
         }
     }
@@ -108,6 +113,7 @@ impl Source {
             Err(error) => {
                 let problem = Problem::of_file(&self.path, Trouble::Unreadable(error));
                 self.is_held_back = true;
+                self.bad.remove(&self.path);
                 self.note(problem, &mut update);
             }
         }
@@ -150,10 +156,12 @@ impl Source {
                 }
                 Ok(Listed::Gone) => {
                     let missing = Trouble::Unreadable(io::ErrorKind::NotFound.into());
+                    self.gaps.insert(file.clone());
                     self.note(Problem::of_file(&file, missing), update);
                 }
                 Err(trouble) => {
                     self.bad.remove(&file);
+                    self.gaps.insert(file.clone());
                     self.note(Problem::of_file(&file, trouble), update);
                 }
             }
@@ -184,6 +192,11 @@ impl Source {
         let mut touched = BTreeSet::new();
         for (path, mut parsed) in readings {
             self.bad.remove(&path);
+            if parsed.has_gaps() {
+                self.gaps.insert(path.clone());
+            } else {
+                self.gaps.remove(&path);
+            }
             let (file, old) = match self.files.remove_entry(&*path) {
                 Some((file, old)) => (file, old),
                 None => (Arc::from(&*path), HashSet::new()),
@@ -241,6 +254,7 @@ impl Source {
             .map(|problem| problem.to_string());
         let bad = self.bad.values().flatten().cloned();
         self.standing.is_held_back = self.is_held_back;
+        self.standing.is_complete = !self.is_held_back && self.gaps.is_empty();
         self.standing.files = self.files.len();
         self.standing.objects = self.declared.len();
         self.standing.problems = bad.chain(duplicates).collect();

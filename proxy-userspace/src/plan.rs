@@ -159,13 +159,17 @@ impl Plan {
     }
 
     /// Takes changes after which all that is declared is known: what was adopted and nobody wants
-    /// goes with them.
+    /// goes with them. Until then it stays, endpoints of Services that are known included.
     pub fn complete(
         &mut self,
         changes: impl IntoIterator<Item = Change>,
         now: Duration,
     ) -> Outcome {
-        let mut outcome = self.update(changes, now);
+        let mut dirty = self.ports.end_keeping();
+        for change in changes {
+            self.note(change, &mut dirty);
+        }
+        let mut outcome = self.replan(dirty, now);
         outcome.retired = self.ports.retire();
         outcome.ops.append(&mut self.ports.drain());
         outcome

@@ -31,10 +31,10 @@ pub(super) struct Objects {
     standing: Standing,
     last_change: Option<LastChange>,
     bursts: Bursts,
-    /// Whether no update has come so far.
-    is_first: bool,
-    /// Whether all that is declared was known at some time.
-    was_complete: bool,
+    /// Whether all that is declared was known once: nothing of a former run is left then.
+    is_complete: bool,
+    /// Whether it was said that it is not so yet.
+    is_warned: bool,
     start: Instant,
 }
 
@@ -54,8 +54,8 @@ impl Objects {
             standing: Standing::default(),
             last_change: None,
             bursts: Bursts::default(),
-            is_first: true,
-            was_complete: false,
+            is_complete: false,
+            is_warned: false,
             start: Instant::now(),
         }
     }
@@ -152,7 +152,7 @@ impl Objects {
 
     fn take(&mut self, update: Update) {
         self.sum_up();
-        let is_complete = self.becomes_complete(&update);
+        let completes = !self.is_complete && self.completes(&update);
         self.standing = update.standing;
         let now = self.start.elapsed();
         for problem in &update.problems {
@@ -160,7 +160,7 @@ impl Objects {
                 warn!(%problem, "manifest not used");
             }
         }
-        if update.changes.is_empty() && !is_complete {
+        if update.changes.is_empty() && !(completes && self.plan.has_former()) {
             return;
         }
         // Steady changes must not keep what was refused from being tried again.
@@ -173,7 +173,7 @@ impl Objects {
         }
         let changes = update.changes.len();
         let now = self.start.elapsed();
-        let outcome = if is_complete {
+        let outcome = if completes {
             self.plan.complete(update.changes, now)
         } else {
             self.plan.update(update.changes, now)
@@ -199,19 +199,15 @@ impl Objects {
         }
     }
 
-    /// Whether with this update, for the first time, all that is declared is known: what a former
-    /// run served and nobody has claimed can go. What is missing may be in what cannot be used, and
-    /// a source that says nothing is not believed.
-    fn becomes_complete(&mut self, update: &Update) -> bool {
-        if self.was_complete {
-            return false;
+    /// Whether all that is declared is known with this update. What is missing before may be in
+    /// what could not be used, and an empty source that is held back says nothing.
+    fn completes(&mut self, update: &Update) -> bool {
+        self.is_complete = update.standing.is_complete;
+        if !self.is_complete && self.plan.has_former() && !self.is_warned {
+            self.is_warned = true;
+            warn!("not all is known: what the former run served stays as it is");
         }
-        self.was_complete = update.standing.problems.is_empty() && !update.standing.is_held_back;
-        let is_first = std::mem::take(&mut self.is_first);
-        if is_first && !self.was_complete && self.plan.has_former() {
-            warn!("not all is known: what the former run served stays until it is");
-        }
-        self.was_complete
+        self.is_complete
     }
 
     fn note_node(&self, change: &Change) {

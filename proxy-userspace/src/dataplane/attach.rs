@@ -170,8 +170,8 @@ impl Programs {
         if let Some((link, path)) = former {
             link::update(&link, program.as_fd()).map_err(refused)?;
             if let Some(own) = own.filter(|own| *own != path) {
-                pin::pin(&link, &own).map_err(PinError::new("pin a link at", &own))?;
-                remove(&path)?;
+                // In one step: a link that had two pins would be taken off with the older one.
+                fs::rename(&path, &own).map_err(PinError::new("pin a link at", &own))?;
             }
             return Ok(link);
         }

@@ -32,6 +32,11 @@ impl Parsed {
         self.has_unknown || self.refused.contains(key)
     }
 
+    /// Whether it may declare more than is among the objects.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.has_unknown || !self.refused.is_empty()
+    }
+
     /// Whether there is nothing at all, as in a file that is gone.
     pub(super) const fn is_nothing(&self) -> bool {
         self.objects.is_empty() && self.problems.is_empty()

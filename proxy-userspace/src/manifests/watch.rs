@@ -1,12 +1,12 @@
 //! Follows the files: a thread that waits for the kernel to name those that changed, reads them
 //! and hands on what differs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -71,6 +71,7 @@ pub fn follow(
         watcher,
         directory: watched_directory(source.path()).to_path_buf(),
         is_lost: false,
+        unsettled: BTreeMap::new(),
     };
     watching.begin()?;
     let thread = std::thread::Builder::new()
@@ -112,7 +113,15 @@ struct Watching {
     watcher: RecommendedWatcher,
     directory: PathBuf,
     is_lost: bool,
+    /// Files that have appeared or gone, and when that counts if nothing else becomes of them.
+    unsettled: BTreeMap<PathBuf, Instant>,
 }
+
+/// A file that has appeared is read when its writer closes it, or after this time: one that was
+/// linked into place is never closed under its name.
+const UNWRITTEN: Duration = Duration::from_secs(1);
+/// A file that has gone is missed after this time: saving by way of a backup takes it away first.
+const REPLACED: Duration = Duration::from_millis(100);
 
 impl Watching {
     fn begin(&mut self) -> notify::Result<()> {
@@ -126,6 +135,67 @@ impl Watching {
         self.watcher.unwatch(&self.directory).ok();
         self.is_lost = self.begin().is_err();
         !self.is_lost
+    }
+
+    /// How long to wait for events while nothing is due; `None`: for ever.
+    fn patience(&self, now: Instant) -> Option<Duration> {
+        let next = self.unsettled.values().min();
+        let next = next.map(|next| next.saturating_duration_since(now));
+        let back = self.is_lost.then_some(RETURN);
+        next.into_iter().chain(back).min()
+    }
+
+    /// Moves to `files` what has been given its time.
+    fn settle(&mut self, now: Instant, files: &mut BTreeSet<PathBuf>) {
+        self.unsettled.retain(|path, due| {
+            let is_due = *due <= now;
+            if is_due {
+                files.insert(path.clone());
+            }
+            !is_due
+        });
+    }
+
+    /// Notes what an event tells to be read, now or in a while.
+    fn sort(
+        &mut self,
+        event: Event,
+        source: &Source,
+        files: &mut BTreeSet<PathBuf>,
+        everything: &mut bool,
+    ) {
+        if event.need_rescan() {
+            *everything = true;
+            return;
+        }
+        let kind = event.kind;
+        for (index, path) in event.paths.into_iter().enumerate() {
+            let Some(sign) = sign(kind, index) else {
+                continue;
+            };
+            // Paths below "." come with it, those the user gave without it.
+            let path = path
+                .strip_prefix(".")
+                .map(Path::to_path_buf)
+                .unwrap_or(path);
+            if !source.includes(&path) {
+                // A ConfigMap volume: all its files changed when this link was swapped.
+                *everything |= path.file_name().is_some_and(|name| name == "..data");
+                continue;
+            }
+            // What a link leads to was complete before.
+            let wait = match sign {
+                Sign::Begun if !path.is_symlink() => UNWRITTEN,
+                Sign::Gone => REPLACED,
+                Sign::Begun | Sign::Complete => {
+                    self.unsettled.remove(&path);
+                    files.insert(path);
+                    continue;
+                }
+            };
+            files.remove(&path);
+            self.unsettled.insert(path, Instant::now() + wait);
+        }
     }
 
     /// Whether an event says that the directory is not where it was.
@@ -150,23 +220,35 @@ fn wait(woken: &Receiver<Wake>, source: &Source, watching: &mut Watching) -> Opt
     let mut everything = false;
     let mut deadline: Option<Instant> = None;
     loop {
-        let wake = match deadline {
-            None if watching.is_lost => match woken.recv_timeout(RETURN) {
-                Ok(wake) => wake,
-                Err(RecvTimeoutError::Timeout) if watching.resume() => Wake::Everything,
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => return None,
-            },
-            None => woken.recv().ok()?,
-            Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                match woken.recv_timeout(left.min(QUIET)) {
-                    Ok(wake) => wake,
-                    Err(RecvTimeoutError::Timeout) if everything => return Some(Due::Everything),
-                    Err(RecvTimeoutError::Timeout) => return Some(Due::Files(files)),
-                    Err(RecvTimeoutError::Disconnected) => return None,
-                }
+        let now = Instant::now();
+        watching.settle(now, &mut files);
+        if deadline.is_none() && (everything || !files.is_empty()) {
+            deadline = Some(now + PATIENCE);
+        }
+        let patience = match deadline {
+            Some(deadline) => Some(deadline.saturating_duration_since(now).min(QUIET)),
+            None => watching.patience(now),
+        };
+        let received = match patience {
+            Some(patience) => woken.recv_timeout(patience),
+            None => woken
+                .recv()
+                .map_err(|_closed| RecvTimeoutError::Disconnected),
+        };
+        let wake = match received {
+            Ok(wake) => wake,
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) if deadline.is_some() => {
+                return Some(if everything {
+                    Due::Everything
+                } else {
+                    Due::Files(files)
+                });
             }
+            Err(RecvTimeoutError::Timeout) if watching.is_lost && watching.resume() => {
+                Wake::Everything
+            }
+            Err(RecvTimeoutError::Timeout) => continue,
         };
         match wake {
             Wake::Stop => return None,
@@ -175,45 +257,38 @@ fn wait(woken: &Receiver<Wake>, source: &Source, watching: &mut Watching) -> Opt
                 watching.resume();
                 everything = true;
             }
-            Wake::Event(Ok(event)) => sort(event, source, &mut files, &mut everything),
+            Wake::Event(Ok(event)) => {
+                watching.sort(event, source, &mut files, &mut everything);
+            }
             Wake::Event(Err(error)) => {
                 warn!(%error, "watching manifests failed, reading all of them");
                 everything = true;
             }
         }
-        if deadline.is_none() && (everything || !files.is_empty()) {
-            deadline = Some(Instant::now() + PATIENCE);
-        }
     }
 }
 
-fn sort(event: Event, source: &Source, files: &mut BTreeSet<PathBuf>, everything: &mut bool) {
-    if event.need_rescan() {
-        *everything = true;
-        return;
-    }
-    // A write is complete when the file is closed; what it looks like before is nobody's state.
-    let complete = matches!(
-        event.kind,
-        EventKind::Access(AccessKind::Close(AccessMode::Write))
-            | EventKind::Modify(ModifyKind::Name(_))
-            | EventKind::Create(_)
-            | EventKind::Remove(_)
-    );
-    if !complete {
-        return;
-    }
-    for path in event.paths {
-        // Paths below "." come with it, those the user gave without it.
-        let path = path
-            .strip_prefix(".")
-            .map(Path::to_path_buf)
-            .unwrap_or(path);
-        if source.includes(&path) {
-            files.insert(path);
-        } else if path.file_name().is_some_and(|name| name == "..data") {
-            // A ConfigMap volume: all its files changed when this link was swapped.
-            *everything = true;
+/// What an event says about a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sign {
+    /// It is as it should be.
+    Complete,
+    /// It has appeared; what it will hold may still be on its way.
+    Begun,
+    /// It has gone; some editors put another in its place a moment later.
+    Gone,
+}
+
+/// What an event of this kind says about the `index`th of its paths.
+const fn sign(kind: EventKind, index: usize) -> Option<Sign> {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Sign::Complete),
+        EventKind::Modify(ModifyKind::Name(RenameMode::From)) | EventKind::Remove(_) => {
+            Some(Sign::Gone)
         }
+        EventKind::Modify(ModifyKind::Name(RenameMode::Both)) if index == 0 => Some(Sign::Gone),
+        EventKind::Modify(ModifyKind::Name(_)) => Some(Sign::Complete),
+        EventKind::Create(_) => Some(Sign::Begun),
+        _ => None,
     }
 }

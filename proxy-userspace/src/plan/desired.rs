@@ -25,6 +25,8 @@ pub(super) struct Wanted {
     pub(super) frontends: Vec<Socket>,
     /// In order of address and port.
     pub(super) endpoints: Vec<WantedEndpoint>,
+    /// Endpoints that are declared and cannot serve.
+    pub(super) idle: Vec<(IpAddr, u16)>,
 }
 
 /// An endpoint that can serve.
@@ -48,6 +50,7 @@ pub(super) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], node: &st
         }
         for &addr in &service.cluster_ips {
             let family = Family::of(addr);
+            let (endpoints, idle) = endpoints(port, family, slices, node);
             all.push(Wanted {
                 key: PortKey {
                     name: Arc::clone(&port.name),
@@ -59,7 +62,8 @@ pub(super) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], node: &st
                     port: port.port,
                     proto: port.protocol.into(),
                 }],
-                endpoints: endpoints(port, family, slices, node),
+                endpoints,
+                idle,
             });
         }
     }
@@ -67,18 +71,21 @@ pub(super) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], node: &st
 }
 
 /// The endpoints of one service port: joined by port name and protocol, each address and port
-/// once. Those that are ready are listed; if there are none, those that end but still serve.
+/// once. Those that are ready are listed; if there are none, those that end but still serve. Those
+/// that cannot serve come beside them.
 fn endpoints(
     port: &ServicePort,
     family: Family,
     slices: &[Arc<EndpointSlice>],
     node: &str,
-) -> Vec<WantedEndpoint> {
+) -> (Vec<WantedEndpoint>, Vec<(IpAddr, u16)>) {
     let merged = merged(port, family, slices);
     let any_ready = merged.values().any(|(_, endpoint)| endpoint.ready);
-    let mut all: Vec<_> = merged
+    let (able, idle): (Vec<_>, Vec<_>) = merged
         .into_iter()
-        .filter(|(_, (_, endpoint))| endpoint.ready || endpoint.serving)
+        .partition(|(_, (_, endpoint))| endpoint.ready || endpoint.serving);
+    let mut all: Vec<_> = able
+        .into_iter()
         .map(|((addr, port), (_, endpoint))| WantedEndpoint {
             addr,
             port,
@@ -91,7 +98,7 @@ fn endpoints(
         })
         .collect();
     all.sort_unstable_by_key(|endpoint| (endpoint.addr, endpoint.port));
-    all
+    (all, idle.into_iter().map(|(at, _)| at).collect())
 }
 
 /// Each endpoint that the slices name for a service port, with the slice that counts.

@@ -161,11 +161,12 @@ impl Ports {
         now: Duration,
     ) -> Vec<Notice> {
         let mut notices = Vec::new();
-        for wanted in wanted {
+        for mut wanted in wanted {
             let (number, frontends) = self.claim(name, &wanted, &mut notices);
             match number {
                 Some(number) if !frontends.is_empty() => {
                     self.set_frontends(number, &wanted.key, frontends);
+                    self.keep_former(number, &mut wanted);
                     self.set_endpoints(number, wanted.endpoints, now, &mut notices);
                 }
                 // Whoever waits for its frontends has been told, for there are none.

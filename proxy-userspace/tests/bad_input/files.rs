@@ -1,6 +1,7 @@
 //! Files and directories that change as editors, installers and Kubernetes change them.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -92,6 +93,46 @@ fn an_editor_that_renames_over_the_file_is_followed() {
             followed.expect(&[&served(endpoint)]);
         }
     }
+}
+
+/// The file has no sound text, or no name at all, while an editor saves it in its own time.
+#[test]
+fn nothing_is_withdrawn_while_a_file_is_saved_slowly() {
+    let dir = Dir::new();
+    dir.write("good.yaml", &good("10.1.0.1"));
+    dir.write(
+        "other.yaml",
+        &good("10.1.0.1")
+            .replace("good", "other")
+            .replace("10.96.0.1", "10.96.0.9"),
+    );
+    let mut followed = Followed::new(&dir, &dir.0, false);
+    followed.expect_that(|world| world.served().len() == 2, "both");
+    for endpoint in ["10.1.0.2", "10.1.0.3"] {
+        fs::rename(dir.0.join("good.yaml"), dir.0.join("good.yaml~")).unwrap();
+        let mut file = fs::File::create(dir.0.join("good.yaml")).unwrap();
+        // Longer than a reader waits for more of a burst, shorter than it waits for a writer.
+        std::thread::sleep(Duration::from_millis(50));
+        file.write_all(good(endpoint).as_bytes()).unwrap();
+        drop(file);
+        let end = Instant::now() + Duration::from_secs(10);
+        while !followed.world.served().contains(&served(endpoint)) {
+            assert_eq!(
+                2,
+                followed.world.served().len(),
+                "{:?}",
+                followed.world.served()
+            );
+            assert!(Instant::now() < end, "{:?}", followed.world.served());
+            match followed.updates.try_recv() {
+                Ok(update) => followed.world.take(update),
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+    // What is gone for good is missed all the same.
+    fs::remove_file(dir.0.join("good.yaml")).unwrap();
+    followed.expect_that(|world| world.served().len() == 1, "the other");
 }
 
 #[test]

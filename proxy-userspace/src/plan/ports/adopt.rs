@@ -2,12 +2,13 @@
 //! endpoints, but no names. The Service that wants one of their frontends inherits them; what
 //! nobody wants is retired once all that is declared is known.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 
 use proxy_common::abi::{EndpointFlags, Frontend, Slot};
 use proxy_common::net::Proto;
 
-use super::super::desired::PortKey;
+use super::super::desired::{PortKey, Wanted, WantedEndpoint};
 use super::super::diff::Held;
 use super::super::op::Socket;
 use super::super::sets::Region;
@@ -20,6 +21,8 @@ use crate::model::{Family, ObjectName, Protocol};
 pub(super) struct Former {
     /// Service ports that nobody has inherited.
     ports: BTreeSet<u32>,
+    /// Endpoints of service ports, inherited or not, that nothing has declared so far.
+    endpoints: HashMap<u32, HashSet<(IpAddr, u16)>>,
     /// Slots in use that no service port with a frontend owns: an update was cut short.
     orphans: Vec<Held>,
 }
@@ -127,11 +130,13 @@ impl Ports {
             region,
             is_torn: is_torn || !is_listed || slots.len() != region.len as usize,
         };
+        let named = port.endpoints.iter().map(|held| (held.addr, held.port));
+        self.former.endpoints.insert(number, named.collect());
         self.by_number.insert(number, port);
         self.former.ports.insert(number);
     }
 
-    fn adopt_reverse(&mut self, table: Vec<(Socket, Vec<(std::net::IpAddr, u16)>)>) {
+    fn adopt_reverse(&mut self, table: Vec<(Socket, Vec<(IpAddr, u16)>)>) {
         let mut live: HashMap<Socket, Vec<_>> = HashMap::new();
         for port in self.by_number.values() {
             for held in &port.endpoints {
@@ -180,9 +185,45 @@ impl Ports {
         Some(owner)
     }
 
+    /// Has a service port keep those endpoints of the former run that nothing has declared so far:
+    /// what declares them may be what cannot be used.
+    pub(super) fn keep_former(&mut self, number: u32, wanted: &mut Wanted) {
+        let Some(undeclared) = self.former.endpoints.get_mut(&number) else {
+            return;
+        };
+        let able = wanted.endpoints.iter().map(|own| (own.addr, own.port));
+        for at in able.chain(wanted.idle.iter().copied()) {
+            undeclared.remove(&at);
+        }
+        let held = self.by_number.get(&number).into_iter();
+        let kept = held
+            .flat_map(|port| &port.endpoints)
+            .filter(|held| undeclared.contains(&(held.addr, held.port)))
+            .map(|held| WantedEndpoint {
+                addr: held.addr,
+                port: held.port,
+                is_local: held.flags.has(EndpointFlags::LOCAL),
+                is_listed: held.is_listed(),
+            });
+        wanted.endpoints.extend(kept);
+        let by_address = |own: &WantedEndpoint| (own.addr, own.port);
+        wanted.endpoints.sort_unstable_by_key(by_address);
+    }
+
+    /// Keeps no endpoint any more for being of the former run; returns the Services that have some.
+    pub(in super::super) fn end_keeping(&mut self) -> BTreeSet<ObjectName> {
+        let kept = std::mem::take(&mut self.former.endpoints);
+        let has_some = |number| kept.get(number).is_some_and(|all| !all.is_empty());
+        let of_services = self.by_service.iter();
+        of_services
+            .filter(|(_, own)| own.values().any(has_some))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
     /// Gives up what nobody has inherited; returns how many service ports that were.
     pub(in super::super) fn retire(&mut self) -> usize {
-        let Former { ports, orphans } = std::mem::take(&mut self.former);
+        let Former { ports, orphans, .. } = std::mem::take(&mut self.former);
         for number in &ports {
             self.release_frontends(*number, &[], &mut BTreeSet::new());
             if let Some(port) = self.by_number.remove(number) {
@@ -203,7 +244,12 @@ impl Ports {
 
     /// Whether something of a former run is left that nobody has inherited.
     pub(in super::super) fn has_former(&self) -> bool {
-        !self.former.ports.is_empty() || !self.former.orphans.is_empty()
+        let Former {
+            ports,
+            endpoints,
+            orphans,
+        } = &self.former;
+        !ports.is_empty() || !orphans.is_empty() || endpoints.values().any(|all| !all.is_empty())
     }
 }
 

@@ -78,6 +78,43 @@ fn what_nobody_wants_goes_once_all_is_known_and_not_before() {
 }
 
 #[test]
+fn endpoints_that_nothing_declares_stay_until_all_is_known() {
+    let mut world = World::new(Limits::default());
+    world.change(two_services());
+    restart(&mut world);
+    // As with a slice in a file that cannot be used.
+    let known = vec![
+        set_service("web", "10.96.0.1"),
+        set_service("other", "10.96.0.2"),
+        set_slice("other", &["10.1.0.3"]),
+    ];
+    world.change(known);
+    assert_eq!(
+        ["10.1.0.1:8080", "10.1.0.2:8080"],
+        *world.reachable("10.96.0.1")
+    );
+    assert_eq!(
+        ["10.1.0.1:8080", "10.1.0.3:8080"],
+        *world.reachable("10.96.0.2")
+    );
+    // What was declared since goes at once when it is declared no more, or cannot serve.
+    world.change(vec![set_slice("web", &["10.1.0.2"])]);
+    let idle = Endpoint {
+        ready: false,
+        serving: false,
+        ..endpoint("10.1.0.2")
+    };
+    let idle = slice("web", "a", HTTP, &[idle]);
+    world.change(vec![Change::Set(Object::Slice(idle))]);
+    assert_eq!(["10.1.0.1:8080"], *world.reachable("10.96.0.1"));
+    assert!(world.plan.has_former());
+    complete(&mut world, vec![set_slice("web", &["10.1.0.2"])]);
+    assert_eq!(["10.1.0.2:8080"], *world.reachable("10.96.0.1"));
+    assert_eq!(["10.1.0.3:8080"], *world.reachable("10.96.0.2"));
+    assert!(!world.plan.has_former());
+}
+
+#[test]
 fn an_endpoint_that_only_keeps_its_flows_is_known_again() {
     let mut world = World::new(Limits::default());
     let with = |serving| {
