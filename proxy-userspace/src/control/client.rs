@@ -24,9 +24,6 @@ pub enum ClientError {
         /// Why.
         source: io::Error,
     },
-    /// The conversation broke off.
-    #[error("the controller broke off")]
-    Io(#[from] io::Error),
     /// The answer is not one of ours.
     #[error("the controller answers what this program does not understand")]
     Foreign(#[source] Option<serde_json::Error>),
@@ -37,10 +34,16 @@ pub enum ClientError {
 
 /// Gets what is at `target` on the control socket at `socket`.
 pub fn get<T: DeserializeOwned>(socket: &Path, target: &str) -> Result<T, ClientError> {
-    let mut stream = UnixStream::connect(socket).map_err(|source| ClientError::NotRunning {
+    let answer = ask(socket, target).map_err(|source| ClientError::NotRunning {
         path: socket.into(),
         source,
     })?;
+    parse(&answer)
+}
+
+/// What comes back. A controller that is there and says nothing is as good as none.
+fn ask(socket: &Path, target: &str) -> io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     // The connection ends with the answer, whose length the header tells all the same.
@@ -50,7 +53,10 @@ pub fn get<T: DeserializeOwned>(socket: &Path, target: &str) -> Result<T, Client
     )?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
-    parse(&answer)
+    if answer.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(answer)
 }
 
 fn parse<T: DeserializeOwned>(answer: &[u8]) -> Result<T, ClientError> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
 use aya::programs::{ProgramError, SchedClassifier};
@@ -138,11 +138,30 @@ impl Programs {
             // Links of ingress first.
             pins.sort_by_key(|path| parse_link(path).is_none_or(|(at, _)| at == Direction::Egress));
             for path in pins {
-                report(unlink(&path));
+                // A second pin of a link in use, which a run that died while moving it may have
+                // left, must not take the link along.
+                if self.holds(&path) {
+                    report(fs::remove_file(&path).map_err(PinError::new("remove", &path)));
+                } else {
+                    report(unlink(&path));
+                }
             }
             report(fs::remove_dir(&folder).map_err(PinError::new("remove", &folder)));
             info!(folder = %folder.display(), "removed the pins of another layout");
         }
+    }
+
+    /// Whether the link that is pinned at `path` is one of those in use.
+    fn holds(&self, path: &Path) -> bool {
+        let Some(pinned) = pin::open(path).ok().and_then(|link| link::info(link).ok()) else {
+            return false;
+        };
+        let held = self
+            .links
+            .values()
+            .flat_map(|links| [&links.ingress, &links.egress]);
+        held.filter_map(|link| link::info(link).ok())
+            .any(|info| info.id == pinned.id)
     }
 
     fn link(

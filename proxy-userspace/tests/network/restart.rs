@@ -173,6 +173,31 @@ fn another_layout_is_moved_to_and_its_links_are_taken_over() {
     assert_eq!(8, names.filter(|name| name.contains('-')).count());
 }
 
+/// What a controller leaves that dies while it moves a link from one layout to the next.
+#[test]
+fn a_link_that_has_two_pins_stays_where_it_is() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let client = world.lab.pod(1).unwrap();
+    let (pods, _servers) = world.servers(1, 2);
+    let service = Service::new("web", 10).with(world.endpoints(1, &pods));
+    world.start_with(&service);
+    world.kill();
+    let place = place(&world.lab.node(1));
+    let other = place.folder().join("layout-0");
+    std::fs::create_dir(&other).unwrap();
+    for pin in std::fs::read_dir(place.pins()).unwrap() {
+        let pin = pin.unwrap();
+        if pin.file_name().to_string_lossy().contains('-') {
+            std::fs::hard_link(pin.path(), other.join(pin.file_name())).unwrap();
+        }
+    }
+    world.start();
+    wait_until("the other layout is gone", || !other.exists());
+    expect_served(&client, &service);
+}
+
 fn expect_served(client: &Host, service: &Service) {
     for family in Family::ALL {
         let target = service.target(family);
