@@ -60,7 +60,12 @@ impl Lock {
         let folder = place.folder();
         let file = open(&folder)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _folder: file }),
+            Ok(()) if is_at(&file, &folder) => Ok(Self { _folder: file }),
+            // A clean-up has removed it since it was opened: nobody else would respect this lock.
+            Ok(()) => Err(LockError::Io {
+                folder,
+                source: io::ErrorKind::NotFound.into(),
+            }),
             Err(Errno::WOULDBLOCK) => Err(LockError::Held {
                 holder: holder(&file),
                 folder,
@@ -95,6 +100,14 @@ impl Lock {
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// Whether `file` is what has this name now.
+fn is_at(file: &File, folder: &Path) -> bool {
+    let (Ok(own), Ok(there)) = (file.metadata(), fs::metadata(folder)) else {
+        return false;
+    };
+    (own.dev(), own.ino()) == (there.dev(), there.ino())
 }
 
 fn open(folder: &Path) -> Result<File, LockError> {

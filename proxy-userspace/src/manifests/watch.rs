@@ -282,12 +282,12 @@ enum Sign {
 /// What an event of this kind says about the `index`th of its paths.
 const fn sign(kind: EventKind, index: usize) -> Option<Sign> {
     match kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Sign::Complete),
         EventKind::Modify(ModifyKind::Name(RenameMode::From)) | EventKind::Remove(_) => {
             Some(Sign::Gone)
         }
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) if index == 0 => Some(Sign::Gone),
-        EventKind::Modify(ModifyKind::Name(_)) => Some(Sign::Complete),
+        EventKind::Modify(ModifyKind::Name(_))
+        | EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Sign::Complete),
         EventKind::Create(_) => Some(Sign::Begun),
         _ => None,
     }
