@@ -9,6 +9,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use xtask::lab::manifest::{Endpoint, Manifests, Service};
+use xtask::lab::network::Network;
 use xtask::lab::proxy::Proxy;
 use xtask::lab::server::Server;
 use xtask::lab::{Family, Host, Lab, observe};
@@ -24,6 +25,11 @@ pub(super) struct World {
 impl World {
     /// Nodes without a proxy yet, or nothing where namespaces cannot be made.
     pub(super) fn new(nodes: u8) -> Option<Self> {
+        Self::on(nodes, Network::default())
+    }
+
+    /// The same with another CNI.
+    pub(super) fn on(nodes: u8, network: Network) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             let ring = std::env::var("KUBE_LOTTERY_RINGS").unwrap_or_default();
             assert_ne!("required", ring, "the network ring needs root");
@@ -34,7 +40,7 @@ impl World {
             return None;
         }
         SWEEP.call_once(|| drop(xtask::lab::sweep()));
-        let lab = Lab::new(nodes).unwrap();
+        let lab = Lab::with_network(nodes, network).unwrap();
         Some(Self {
             proxies: Vec::new(),
             manifests: Manifests::with_nodes(&lab, "manifests").unwrap(),
