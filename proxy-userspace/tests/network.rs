@@ -12,19 +12,25 @@
 )]
 
 mod network {
+    mod bridge;
     mod changes;
     mod churn;
     mod cleanup;
+    mod control;
     mod devices;
     mod distribution;
+    mod exchange;
     mod kill_points;
     mod lab;
     mod looking;
+    mod matrix;
+    mod neighbours;
     mod paths;
     mod pinned;
     mod restart;
     mod scale;
     mod sharing;
     mod traffic;
+    mod tunnel;
     mod world;
 }

@@ -153,6 +153,11 @@ impl Lab {
         build::address(host, address)
     }
 
+    /// Has a node send packets for Services through the tunnel to another one.
+    pub fn tunnel_services(&self, from: &Host, to: &Host) -> Result<()> {
+        build::tunnel_services(from, to)
+    }
+
     /// Removes a pod with its device.
     pub fn remove(&mut self, pod: &Host) -> Result<()> {
         self.pods.retain(|other| other.name != pod.name);

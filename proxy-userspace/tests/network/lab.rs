@@ -57,6 +57,26 @@ fn reach_directly(network: Network) {
 }
 
 #[test]
+fn a_pod_that_comes_back_on_a_bridge_makes_its_new_hardware_address_known() {
+    let Some(mut world) = World::on(1, Network::bridged(false)) else {
+        return;
+    };
+    let other = world.lab.pod(1).unwrap();
+    let node = world.lab.node(1);
+    for _ in 0..2 {
+        let pod = world.lab.pods_at(1, &[100]).unwrap().remove(0);
+        let _server = serve(&pod);
+        for family in Family::ALL {
+            let target = SocketAddr::new(pod.addresses.of(family), 8080);
+            for client in [&other, &node] {
+                Connection::open(client, target).unwrap().close().unwrap();
+            }
+        }
+        world.lab.remove(&pod).unwrap();
+    }
+}
+
+#[test]
 fn a_source_address_that_is_not_the_pods_own_is_noticed() {
     let Some(mut world) = World::new(1) else {
         return;

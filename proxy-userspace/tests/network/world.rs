@@ -50,10 +50,21 @@ impl World {
 
     /// Starts the proxy on every node and waits until all are ready.
     pub(super) fn start(&mut self) {
+        let first = self.proxies.len();
         for node in self.lab.nodes() {
-            let proxy = self.lab.start_proxy(node, &binary(), &self.manifests);
+            let proxy = self.lab.spawn_proxy(node, &binary(), &self.manifests, &[]);
             self.proxies.push(proxy.unwrap());
         }
+        for proxy in &mut self.proxies[first..] {
+            proxy.wait_until_ready().unwrap();
+        }
+    }
+
+    /// Starts the proxy on the first node only and waits until it is ready.
+    pub(super) fn start_on_first(&mut self) {
+        let mut proxy = self.spawn(&[]);
+        proxy.wait_until_ready().unwrap();
+        self.keep(proxy);
     }
 
     /// Starts the proxy on the first node only, with more flags, and does not wait for it.

@@ -12,7 +12,8 @@ mod bridged;
 mod routed;
 mod tunnel;
 
-pub(super) use self::bridged::BRIDGE;
+use self::bridged::BRIDGE;
+pub(super) use self::tunnel::tunnel_services;
 
 /// Makes the bridge, the nodes and the client outside.
 pub(super) fn underlay(lab: &Lab) -> Result<()> {

@@ -48,6 +48,35 @@ pub fn forget_connections(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
+/// Forgets which hardware addresses its neighbours have, but for those entered by hand.
+pub fn forget_neighbours(namespace: &Namespace) -> Result<()> {
+    for family in ["-4", "-6"] {
+        command::output(
+            namespace
+                .command("ip")
+                .args([family, "neighbour", "flush", "all"]),
+        )?;
+    }
+    Ok(())
+}
+
+/// Ports of bridges with all their settings, in the words of `bridge link`.
+pub fn bridge_ports(namespace: &Namespace) -> Result<String> {
+    command::output(
+        namespace
+            .command("bridge")
+            .args(["-details", "link", "show"]),
+    )
+}
+
+/// MTU of the path to an address in bytes, if it was learned to be less than the device's.
+pub fn path_mtu(namespace: &Namespace, to: IpAddr) -> Result<Option<u16>> {
+    let to = to.to_string();
+    let text = command::output(namespace.command("ip").args(["route", "get", &to]))?;
+    let mut words = text.split_whitespace().skip_while(|word| *word != "mtu");
+    Ok(words.nth(1).and_then(|mtu| mtu.parse().ok()))
+}
+
 /// Everything that should not have happened, in words; `vips` are the addresses of Services.
 pub fn complaints(lab: &Lab, vips: &[IpAddr]) -> Result<Vec<String>> {
     let mut found = Vec::new();

@@ -2,15 +2,17 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::{Link, set_up_pods};
 use crate::lab::address::{Addresses, Family};
 use crate::lab::{Host, Namespace, command};
 
 /// The bridge, whose name begins as that of the plugin does.
-pub(in crate::lab) const BRIDGE: &str = "cni0";
+pub(super) const BRIDGE: &str = "cni0";
 
 /// Makes the bridge of a node.
 pub(super) fn bridge(node: &Namespace, number: u8, mtu: u16, netfilter: bool) -> Result<()> {
@@ -51,19 +53,47 @@ fn show_netfilter(node: &Namespace, value: &'static str) -> Result<()> {
 
 /// Gives new namespaces their links.
 pub(super) fn connect(node: &Host, links: &[Link<'_>]) -> Result<()> {
-    // As the plugin does: others hear of a new pod's hardware address at once. That needs a
-    // carrier, so the node's end is up first.
+    let node = node.namespace.name();
     let mut lines = Vec::new();
-    for Link { pod, device, .. } in links {
-        pod.namespace.set(&[
-            ("ipv4/conf/eth0/arp_notify".to_owned(), "1"),
-            ("ipv6/conf/eth0/ndisc_notify".to_owned(), "1"),
-        ])?;
+    for Link { device, .. } in links {
         lines.push(format!("link set {device} addrgenmode none"));
         lines.push(format!("link set {device} master {BRIDGE} up"));
     }
-    command::ip(Some(node.namespace.name()), &lines)?;
-    set_up_pods(links, inside)
+    command::ip(Some(node), &lines)?;
+    set_up_pods(links, inside)?;
+    wait_until_forwarding(node, links)?;
+    links.iter().try_for_each(announce)
+}
+
+// A port carries nothing before the bridge has heard of its carrier.
+fn wait_until_forwarding(node: &str, links: &[Link<'_>]) -> Result<()> {
+    for _ in 0..1000 {
+        let ports = command::output(Command::new("bridge").args(["-n", node, "link", "show"]))?;
+        let is_forwarding = |link: &Link<'_>| {
+            let start = format!(": {}@", link.device);
+            ports
+                .lines()
+                .any(|port| port.contains(&start) && port.contains("state forwarding"))
+        };
+        if links.iter().all(is_forwarding) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    bail!("ports of {BRIDGE} carry nothing")
+}
+
+// As the plugin does: whoever knows the address of a former pod hears that it has moved. The
+// kernel says so when a hardware address is set, be it the same.
+fn announce(Link { pod, mac, .. }: &Link<'_>) -> Result<()> {
+    pod.namespace.set(&[
+        ("ipv4/conf/eth0/arp_notify".to_owned(), "1"),
+        ("ipv6/conf/eth0/ndisc_notify".to_owned(), "1"),
+    ])?;
+    command::ip(
+        Some(pod.namespace.name()),
+        &[format!("link set eth0 address {mac}")],
+    )
 }
 
 fn inside(addresses: Addresses) -> Vec<String> {

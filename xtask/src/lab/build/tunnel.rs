@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::lab::address::{Addresses, Family, pod_ranges};
+use crate::lab::address::{Addresses, Family, SERVICE_RANGE_V4, SERVICE_RANGE_V6, pod_ranges};
 use crate::lab::network::TUNNEL_MTU;
 use crate::lab::{Host, Lab, command};
 
@@ -52,14 +52,20 @@ pub(super) fn without_ethernet(lab: &Lab, node: &Host, number: u8) -> Result<()>
         format!("address add {v6}/128 dev {PLAIN} nodad"),
     ];
     for (other, number) in others(lab, node) {
-        let Addresses { v4, .. } = other.addresses;
-        for range in pod_ranges(number) {
-            lines.push(format!(
-                "route add {range} encap ip id 1 dst {v4} dev {PLAIN}"
-            ));
-        }
+        lines.extend(pod_ranges(number).map(|range| plain_route(&range, other)));
     }
     command::ip(Some(node.namespace.name()), &lines)
+}
+
+/// Has a node send packets for Services through the tunnel.
+pub(in crate::lab) fn tunnel_services(from: &Host, to: &Host) -> Result<()> {
+    let routes = [SERVICE_RANGE_V4, SERVICE_RANGE_V6].map(|range| plain_route(range, to));
+    command::ip(Some(from.namespace.name()), &routes)
+}
+
+fn plain_route(range: &str, to: &Host) -> String {
+    let Addresses { v4, .. } = to.addresses;
+    format!("route add {range} encap ip id 1 dst {v4} dev {PLAIN}")
 }
 
 fn others<'l>(lab: &'l Lab, node: &Host) -> impl Iterator<Item = (&'l Host, u8)> {
