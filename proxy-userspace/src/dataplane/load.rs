@@ -25,7 +25,14 @@ use crate::plan::Floors;
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/proxy-ebpf"));
 
 /// The programs of the object.
-const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
+pub const PROGRAMS: [&str; 6] = [
+    "tc_in",
+    "tc_eg",
+    "tc_in_l3",
+    "tc_eg_l3",
+    "tc_in_port",
+    "tc_in_uplink_port",
+];
 
 /// How much the programs log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
