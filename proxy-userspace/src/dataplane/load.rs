@@ -13,6 +13,7 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use super::attach::Programs;
+use super::devices::Devices;
 use super::former::{Former, copy_flows, pin_maps};
 use super::maps::memory;
 use super::pins::{PinError, Place};
@@ -227,6 +228,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     former.copy(&ebpf)?;
     let maps = former.fresh(&ebpf)?;
     let reader = Reader::of(&ebpf)?;
+    let devices = Devices::take(&mut ebpf)?;
     let mut tables = Tables::take(&mut ebpf)?;
     if !former.adopted().contains(&"META") {
         tables.meta.set(0, &meta).map_err(|source| LoadError::Map {
@@ -243,7 +245,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     Ok(Dataplane {
         reader,
         tables,
-        programs: Programs::new(ebpf, options.place.clone()),
+        programs: Programs::new(ebpf, devices, options.place.clone()),
         logger,
         memory,
         floors: former.floors(),
