@@ -9,7 +9,7 @@ use bytemuck::Pod;
 mod packet;
 pub mod world;
 
-pub use packet::MemoryPacket;
+pub use packet::{Fib, MemoryPacket};
 
 use super::flow::Path;
 use super::repair::direct;
@@ -18,7 +18,7 @@ use super::verdict::Step;
 use super::work::{self, Part, Room, Work};
 use crate::abi::bits::{WORDS, bit_of};
 use crate::abi::flow::{Flow, Marks};
-use crate::abi::{Counter, Family, Frontend, Kind, Settings, Slot, Tier, V4, V6};
+use crate::abi::{Counter, Device, Family, Frontend, Hop, Kind, Settings, Slot, Tier, V4, V6};
 use crate::lottery::{self, Random, XorShift};
 use crate::net::Port;
 
@@ -65,6 +65,8 @@ pub struct MemoryTables {
     pub frontend_bits: Vec<u64>,
     /// Bitmap of endpoint addresses.
     pub endpoint_bits: Vec<u64>,
+    /// The devices.
+    pub devices: HashMap<u32, Device>,
     /// The counters.
     pub counters: Vec<u64>,
     /// The settings.
@@ -84,6 +86,7 @@ impl MemoryTables {
             sets: Vec::new(),
             frontend_bits: vec![0; WORDS as usize],
             endpoint_bits: vec![0; WORDS as usize],
+            devices: HashMap::new(),
             counters: vec![0; Counter::COUNT as usize],
             settings,
             random: XorShift(0x9e37_79b9_7f4a_7c15),
@@ -216,6 +219,15 @@ impl<F: Stored> Tables<F> for MemoryTables {
 
     fn touch_direct(&mut self, tier: Tier, key: &F::FlowKey, touch: Touch) -> bool {
         apply(F::maps_mut(self).tier_mut(tier).get_mut(key), touch)
+    }
+
+    fn set_hop(&mut self, tier: Tier, key: &F::FlowKey, hop: Hop) -> bool {
+        let found = F::maps_mut(self).tier_mut(tier).get_mut(key);
+        found.map(|flow| flow.state_mut().hop = hop).is_some()
+    }
+
+    fn device(&self, index: u32) -> Option<&Device> {
+        self.devices.get(&index)
     }
 
     fn part(&mut self, part: Part, work: &mut Work<F>) -> Step {

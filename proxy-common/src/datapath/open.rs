@@ -35,6 +35,7 @@ pub fn open<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
 pub fn enter<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let past = beginning(&work.path, work.event.now);
     work.change = work.path.towards_endpoint();
+    work.hop = work.path.hop;
     if work.replaces {
         if !tables.replace(Tier::HalfOpen, &work.path, Kind::DNAT, past) {
             release(tables, &work.path);
@@ -259,6 +260,7 @@ fn follow<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
         return Step::drop(Counter::DropTableFull);
     };
     work.change = destination_of(theirs);
+    work.hop = theirs.state().hop;
     if work.change != work.path.towards_endpoint() {
         release(tables, &work.path);
     }

@@ -7,7 +7,7 @@ use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow as _, FlowKey as _, Marks};
-use crate::abi::{Counter, Family, FlowState, Hook, Kind, State, Tier};
+use crate::abi::{Counter, Family, FlowState, Hook, Hop, Kind, State, Tier};
 use crate::net::tcp::Flags;
 
 /// Services with more endpoints than this are not searched for a lost client's half.
@@ -66,6 +66,7 @@ pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
     tables.count(Counter::Repaired);
     work.change = work.path.towards_endpoint();
+    work.hop = work.path.hop;
     Step::REWRITE
 }
 
@@ -92,6 +93,7 @@ pub fn direct<F: Family>(key: &F::FlowKey, now: u32) -> F::Flow {
         proof: 0,
         marks: Marks::new(Kind::PASS, State::NEW),
         reserved: 0,
+        hop: Hop::UNKNOWN,
     };
     F::Flow::new(key.src(), key.dst(), state)
 }

@@ -11,6 +11,7 @@ use super::{Verdict, egress, ingress};
 use crate::abi::{Counter, Settings, Tier};
 use crate::net::{Proto, eth};
 
+mod bridge;
 mod hairpin;
 mod open;
 mod remains;

@@ -9,6 +9,7 @@ use proxy_common::net::Proto;
 
 use super::is_root;
 use super::object::{Object, PROGRAMS};
+use super::ports::{self, PORT};
 use proxy_common::datapath::memory::world::{World, client_addr, vip};
 
 #[test]
@@ -23,7 +24,7 @@ fn every_program_loads_and_its_size_is_printed() {
         let info = object.program(name).info().unwrap();
         let verified = info.verified_instruction_count().unwrap_or_default();
         println!(
-            "{name:8} {verified:7} instructions verified, {:6} bytes of bytecode, {:6} of machine code",
+            "{name:17} {verified:7} instructions verified, {:6} bytes of bytecode, {:6} of machine code",
             info.size_translated().unwrap_or_default(),
             info.size_jitted(),
         );
@@ -97,4 +98,55 @@ fn the_cost_of_known_flows_and_of_packets_of_no_service_is_printed() {
             best(&object, "tc_eg", &foreign) - empty,
         );
     }
+}
+
+#[test]
+fn the_cost_of_known_flows_at_a_bridge_port_is_printed() {
+    if is_root() {
+        ports::alone(|| {
+            ports::bridge(["10.0.0.1/8", "fd00::1/16"]);
+            [false, true].map(known_at_port)
+        });
+    }
+}
+
+/// As above, for two clients: what the first sends crosses the bridge, the second is on another
+/// network than the endpoint.
+fn known_at_port(is_v6: bool) {
+    let mut world = World::new(Settings::with_hz(250));
+    let addr = vip(is_v6, 1);
+    world.service((addr, 80), Proto::TCP, &[(addr, 8080)]);
+    world.service((addr, 8080), Proto::TCP, &[(addr, 80)]);
+    let networks = [("10.0.0.0", 8), ("fd00::", 16)];
+    let networks = networks.map(|(addr, len)| (addr.parse().unwrap(), len));
+    let device = ports::device(networks, [0; 6]);
+    world.tables.devices.insert(PORT, device);
+    let mut object = Object::load(world.tables.settings);
+    object.device = Some(PORT);
+    object.write(&world.tables);
+    ports::learn(addr);
+    let outside = if is_v6 { "2001:db8::1" } else { "192.0.2.1" };
+    let costs = [client_addr(is_v6, 1), outside.parse().unwrap()].map(|client| {
+        let client = (client, 40_000);
+        for (door, endpoint) in [(80, 8080), (8080, 80)] {
+            for (program, packet) in [
+                ("tc_in_port", segment(client, (addr, door), "S", 0)),
+                ("tc_eg", segment((addr, endpoint), client, "SA", 1001)),
+                ("tc_in_port", segment(client, (addr, door), "A", 1001)),
+            ] {
+                let run = object.run(program, &packet).unwrap();
+                assert_ne!(packet, run.bytes, "{program} translates");
+                let crosses = packet[..6] != run.bytes[..6];
+                let is_near = client.0 == client_addr(is_v6, 1) && program != "tc_eg";
+                assert_eq!(is_near, crosses, "{program}");
+            }
+        }
+        let known = segment(client, (addr, 80), "A", 1001);
+        best(&object, "tc_in_port", &known) - best(&object, "noop", &known)
+    });
+    let [across, by_stack] = costs;
+    println!(
+        "IPv{}: at a port, known flow {across} ns across the bridge, {by_stack} ns by the stack",
+        if is_v6 { 6 } else { 4 },
+    );
 }
