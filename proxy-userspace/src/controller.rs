@@ -4,9 +4,11 @@
 //! them. They share nothing but channels.
 
 mod devices;
+mod locals;
 mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -101,7 +103,8 @@ pub async fn run(
     let Manifests { follower, updates } = config.manifests;
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
-    let objects = Objects::new(plan, tables, config.node, node_addresses);
+    let (local_endpoints, endpoints) = watch::channel(BTreeSet::new());
+    let objects = Objects::new(plan, tables, config.node, node_addresses, local_endpoints);
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
     let (device_state, known_devices) = watch::channel(Devices::default());
@@ -118,6 +121,7 @@ pub async fn run(
     fresh.pin()?;
     let (wanted, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
+    let mut keeping = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
     let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
@@ -139,6 +143,12 @@ pub async fn run(
                     _ => ControllerError::Ended("device watch"),
                 });
             }
+            ended = &mut keeping => {
+                return Err(match ended {
+                    Ok(Err(error)) => error.into(),
+                    _ => ControllerError::Ended("neighbour task"),
+                });
+            }
             _ = &mut objects => return Err(ControllerError::Ended("table task")),
             _ = &mut attaching => return Err(ControllerError::Ended("attaching thread")),
         }
@@ -146,8 +156,40 @@ pub async fn run(
     // Without a watch the attaching thread ends. What it attached stays: links are pinned.
     watching.abort();
     drop(watching.await);
+    keeping.abort();
     drop(attaching.await);
     Ok(())
+}
+
+/// Has the kernel keep the endpoints in mind that are on bridges of this node.
+async fn keep_neighbours(
+    endpoints: watch::Receiver<BTreeSet<IpAddr>>,
+    mut devices: watch::Receiver<Wanted>,
+) -> Result<(), node::WatchError> {
+    let (sender, networks) = watch::channel(BTreeSet::new());
+    let tell = async move {
+        while devices.changed().await.is_ok() {
+            let now = bridged_networks(devices.borrow_and_update().as_ref());
+            sender.send_if_modified(|known| {
+                let is_new = *known != now;
+                *known = now;
+                is_new
+            });
+        }
+    };
+    tokio::select! {
+        ended = node::neighbours::keep(endpoints, networks) => ended,
+        () = tell => Ok(()),
+    }
+}
+
+/// The networks that are on link on the bridges of these devices.
+fn bridged_networks(devices: Option<&BTreeMap<u32, node::Device>>) -> BTreeSet<node::OnLink> {
+    let devices = devices.into_iter().flat_map(BTreeMap::values);
+    let bridges = devices.filter_map(|device| device.bridge.as_ref());
+    bridges
+        .flat_map(|bridge| bridge.networks.iter().copied())
+        .collect()
 }
 
 /// Questions that may wait for an answer.

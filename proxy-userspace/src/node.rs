@@ -3,6 +3,7 @@
 mod bridge;
 mod class;
 mod links;
+pub mod neighbours;
 mod watch;
 
 pub use bridge::{Bridge, OnLink};

@@ -17,6 +17,7 @@ mod kernel {
     mod cost;
     mod generate;
     mod lottery;
+    mod neighbours;
     mod object;
     mod ports;
     mod tables;

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::dataplane::{Lock, Place, cleanup};
+use crate::node::neighbours;
 
 /// Flags of `cleanup`.
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,8 @@ pub(super) struct Args {
 pub(super) fn execute(args: &Args) -> Result<()> {
     let place = Place::here(&args.bpf_dir)?;
     let all = cleanup(&place);
-    if all.is_empty() {
+    let kept = release_neighbours(false)?;
+    if all.is_empty() && kept == 0 {
         println!("nothing to remove");
         return Ok(());
     }
@@ -29,10 +31,18 @@ pub(super) fn execute(args: &Args) -> Result<()> {
         for item in &all {
             println!("would remove {item}");
         }
+        if kept > 0 {
+            println!("would release {kept} neighbours");
+        }
         return Ok(());
     }
-    // A controller that runs would attach again, or pin what nobody finds.
-    let _lock = Lock::take(&place)?;
+    // A controller that runs would attach again, or pin what nobody finds. Where nothing is pinned,
+    // none runs.
+    let _lock = (!all.is_empty()).then(|| Lock::take(&place)).transpose()?;
+    let released = release_neighbours(true)?;
+    if released > 0 {
+        println!("released {released} neighbours");
+    }
     let mut failed = 0;
     // Looked at again: whoever held the lock until now may have changed it.
     for item in cleanup(&place) {
@@ -48,4 +58,14 @@ pub(super) fn execute(args: &Args) -> Result<()> {
         bail!("{failed} things could not be removed");
     }
     Ok(())
+}
+
+/// Releases the neighbours that the kernel was asked to keep, or only counts them.
+fn release_neighbours(really: bool) -> Result<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let released = runtime.block_on(neighbours::release(really));
+    released.context("cannot release the neighbours of this node")
 }

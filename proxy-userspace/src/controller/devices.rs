@@ -275,13 +275,13 @@ mod tests {
         let before = device(2, Class::Pod, 1);
         let mut after = device(2, Class::PodPort, 1);
         let mut expected = vec![];
-        for network in [None, Some("10.244.1.0/24")] {
+        for network in [None, Some("10.244.1.1/24")] {
             after.bridge = Some(Bridge {
                 mac: [2, 0, 0, 0, 0, 1],
                 networks: network
                     .map(|text| OnLink {
                         device: 1,
-                        network: text.parse().unwrap(),
+                        address: text.parse().unwrap(),
                     })
                     .into_iter()
                     .collect(),

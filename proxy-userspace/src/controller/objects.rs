@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
+use super::locals::Locals;
 use crate::control::{Ask, LastChange, TableState};
 use crate::dataplane::{Tables, apply};
 use crate::log::Bursts;
@@ -26,6 +27,7 @@ pub(super) struct Objects {
     tables: Tables,
     node: Arc<str>,
     node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+    locals: Locals,
     /// Operations that the kernel refused.
     refused: Vec<Op>,
     standing: Standing,
@@ -44,10 +46,12 @@ impl Objects {
         tables: Tables,
         node: Arc<str>,
         node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+        local_endpoints: watch::Sender<BTreeSet<IpAddr>>,
     ) -> Self {
         Self {
             plan,
             tables,
+            locals: Locals::new(Arc::clone(&node), local_endpoints),
             node,
             node_addresses,
             refused: Vec::new(),
@@ -170,6 +174,7 @@ impl Objects {
         let began = Instant::now();
         for change in &update.changes {
             self.note_node(change);
+            self.locals.note(change);
         }
         let changes = update.changes.len();
         let now = self.start.elapsed();

@@ -54,23 +54,14 @@ fn record(device: &Device) -> abi::Device {
     record.bridge_mac = bridge.mac.into();
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
     for on_link in &bridge.networks {
-        match on_link.network {
-            IpNet::V4(net) => {
-                v4.push(Network4::new(
-                    on_link.device,
-                    net.network(),
-                    net.prefix_len(),
-                ));
-            }
-            IpNet::V6(net) => {
-                v6.push(Network6::new(
-                    on_link.device,
-                    net.network(),
-                    net.prefix_len(),
-                ));
-            }
+        match on_link.address {
+            IpNet::V4(own) => v4.push(Network4::new(on_link.device, own.addr(), own.prefix_len())),
+            IpNet::V6(own) => v6.push(Network6::new(on_link.device, own.addr(), own.prefix_len())),
         }
     }
+    // A node may have several addresses in one.
+    v4.dedup();
+    v6.dedup();
     if v4.len().max(v6.len()) > NETWORKS {
         warn!(
             device = %device.name,
@@ -103,7 +94,7 @@ mod tests {
     fn port(networks: &[&str]) -> Device {
         let networks = networks.iter().map(|text| OnLink {
             device: 3,
-            network: text.parse().unwrap(),
+            address: text.parse().unwrap(),
         });
         Device {
             index: 7,
@@ -120,7 +111,11 @@ mod tests {
 
     #[test]
     fn a_port_is_told_its_bridge() {
-        let record = record(&port(&["10.244.1.0/24", "fd00:10:244:1::/64"]));
+        let record = record(&port(&[
+            "10.244.1.1/24",
+            "10.244.1.2/24",
+            "fd00:10:244:1::1/64",
+        ]));
         assert_eq!(DeviceClass::POD_PORT, record.class);
         assert_eq!("02:00:00:00:02:01", record.bridge_mac.to_string());
         let v4 = Network4::new(3, [10, 244, 1, 0].into(), 24);
@@ -131,7 +126,7 @@ mod tests {
 
     #[test]
     fn networks_beyond_those_that_fit_are_left_out() {
-        let texts: Vec<_> = (0..6).map(|n| format!("10.244.{n}.0/24")).collect();
+        let texts: Vec<_> = (0..6).map(|n| format!("10.244.{n}.1/24")).collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let record = record(&port(&texts));
         assert!(record.networks4.iter().all(|network| network.device == 3));

@@ -16,13 +16,13 @@ pub struct Bridge {
     pub networks: BTreeSet<OnLink>,
 }
 
-/// A network whose members reach one another on a link.
+/// A network whose members reach one another on a link, this node among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OnLink {
-    /// Index of the device that this node has an address of the network at.
+    /// Index of the device that this node's address is at.
     pub device: u32,
-    /// The network, its host part zero.
-    pub network: IpNet,
+    /// This node's address, with the length of the network's prefix.
+    pub address: IpNet,
 }
 
 impl Bridge {
@@ -41,9 +41,9 @@ impl Bridge {
                 && !upper.is_paired_elsewhere
         });
         let networks = vlans.chain([master]).flat_map(|at| {
-            links.networks(at.index).map(|network| OnLink {
+            links.networks(at.index).map(|address| OnLink {
                 device: at.index,
-                network,
+                address: *address,
             })
         });
         Some(Self {
@@ -55,12 +55,12 @@ impl Bridge {
 
 /// Whether others can be in a network. Link-local addresses are nobody's endpoints.
 fn is_shared(on_link: &OnLink) -> bool {
-    let network = on_link.network;
-    let is_link_local = match network.addr() {
+    let address = on_link.address;
+    let is_link_local = match address.addr() {
         IpAddr::V4(addr) => addr.is_link_local(),
         IpAddr::V6(addr) => addr.is_unicast_link_local(),
     };
-    !is_link_local && network.prefix_len() < network.max_prefix_len()
+    !is_link_local && address.prefix_len() < address.max_prefix_len()
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(MAC, bridge.mac);
         let networks = bridge.networks.iter();
         networks
-            .map(|on_link| (on_link.device, on_link.network.to_string()))
+            .map(|on_link| (on_link.device, on_link.address.to_string()))
             .collect()
     }
 
@@ -129,9 +129,9 @@ mod tests {
     fn a_port_knows_the_networks_of_its_bridge_and_of_the_vlans_on_it() {
         let links = bridged();
         let expected = [
-            (1, "10.244.1.0/24".to_owned()),
-            (1, "fd00:10:244:1::/64".to_owned()),
-            (4, "10.244.9.0/24".to_owned()),
+            (1, "10.244.1.1/24".to_owned()),
+            (1, "fd00:10:244:1::1/64".to_owned()),
+            (4, "10.244.9.1/24".to_owned()),
         ];
         assert_eq!(expected, *networks(&links));
         for other in [1, 3, 4] {
@@ -140,12 +140,15 @@ mod tests {
     }
 
     #[test]
-    fn a_network_goes_with_its_last_address() {
+    fn a_network_goes_with_the_address_in_it() {
         let mut links = bridged();
-        links.address_set(&address(1, "10.244.1.2/24"));
         links.address_gone(&address(1, "10.244.1.1/24"));
-        assert_eq!(3, networks(&links).len());
-        links.address_gone(&address(1, "10.244.1.2/24"));
+        assert_eq!(2, networks(&links).len());
+        // The other end of a pair of addresses is not on a bridge.
+        let mut pair = address(1, "10.8.0.0/16");
+        let own = "10.7.0.1".parse().unwrap();
+        pair.attributes.push(AddressAttribute::Local(own));
+        links.address_set(&pair);
         assert_eq!(2, networks(&links).len());
     }
 

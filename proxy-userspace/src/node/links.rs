@@ -46,7 +46,7 @@ type RouteKey = (u8, u32, u32);
 pub struct Links {
     by_index: BTreeMap<u32, Link>,
     addresses: HashMap<u32, HashSet<IpAddr>>,
-    networks: HashMap<u32, HashSet<(IpAddr, IpNet)>>,
+    networks: HashMap<u32, HashSet<IpNet>>,
     default_routes: HashMap<RouteKey, BTreeSet<u32>>,
     appeared: u64,
 }
@@ -67,10 +67,9 @@ impl Links {
         self.addresses.get(&index).into_iter().flatten()
     }
 
-    /// The networks that a device has addresses in, their host parts zero.
-    pub fn networks(&self, index: u32) -> impl Iterator<Item = IpNet> {
-        let networks = self.networks.get(&index).into_iter().flatten();
-        networks.map(|(_, network)| *network)
+    /// The addresses of a device that come with a network, with the length of its prefix.
+    pub fn networks(&self, index: u32) -> impl Iterator<Item = &IpNet> {
+        self.networks.get(&index).into_iter().flatten()
     }
 
     /// Whether a default route leads out of a device.
@@ -222,18 +221,17 @@ fn address(message: &AddressMessage) -> Option<IpAddr> {
     })
 }
 
-/// An address of a device and the network that is on link with it: of a pair of addresses, the
-/// other end's.
-fn network(message: &AddressMessage) -> Option<(IpAddr, IpNet)> {
-    let addr = message
+/// The device's own address with its network; of a pair of addresses the network is the other end's.
+fn network(message: &AddressMessage) -> Option<IpNet> {
+    let own = address(message)?;
+    let is_pair = message
         .attributes
         .iter()
-        .find_map(|attribute| match attribute {
-            AddressAttribute::Address(addr) => Some(*addr),
-            _ => None,
-        })?;
-    let network = IpNet::new(addr, message.header.prefix_len).ok()?.trunc();
-    Some((address(message)?, network))
+        .any(|attribute| matches!(attribute, AddressAttribute::Address(addr) if *addr != own));
+    if is_pair {
+        return None;
+    }
+    IpNet::new(own, message.header.prefix_len).ok()
 }
 
 /// Table and metric of a default route, and the devices it leads out of.

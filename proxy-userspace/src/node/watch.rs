@@ -93,7 +93,7 @@ pub async fn watch(
 }
 
 /// Ends a task along with the one that started it.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
+pub(super) struct AbortOnDrop(pub(super) tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {

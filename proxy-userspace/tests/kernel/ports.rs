@@ -16,7 +16,7 @@ use proxy_common::net::Mac;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Index of the bridge.
-const BRIDGE: u32 = 30;
+pub(super) const BRIDGE: u32 = 30;
 /// Index of its port.
 pub(super) const PORT: u32 = 31;
 /// MAC address of the port.
@@ -45,7 +45,7 @@ pub(super) fn alone<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Runs `ip` in this thread's namespace.
-fn ip(lines: &[String]) {
+pub(super) fn ip(lines: &[String]) {
     let mut child = Command::new("ip")
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
