@@ -6,6 +6,7 @@
 //! families, a firewall that drops what conntrack does not know, a masquerade rule of the CNI.
 //! A proxy that lets the host stack see a Service address fails here.
 
+use std::collections::HashMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ pub struct Lab {
     pods: Vec<Host>,
     network: Network,
     next_pod: u8,
-    made: u16,
+    made: HashMap<String, u8>,
 }
 
 impl Lab {
@@ -91,7 +92,7 @@ impl Lab {
             network,
             // 0 would be the range itself, and 1 looks like a gateway.
             next_pod: 2,
-            made: 0,
+            made: HashMap::new(),
             id,
             guard,
             folder,
@@ -112,8 +113,8 @@ impl Lab {
         self.pods_at(node, &(first..end).collect::<Vec<_>>())
     }
 
-    /// Adds pods with these numbers, which are the last part of their addresses. Each has a
-    /// hardware address that no pod had before.
+    /// Adds pods with these numbers, which are the last part of their addresses. A pod that takes
+    /// the place of another one has another hardware address.
     pub fn pods_at(&mut self, node: u8, numbers: &[u8]) -> Result<Vec<Host>> {
         let pods: Vec<_> = numbers
             .iter()
@@ -127,12 +128,13 @@ impl Lab {
             .collect();
         let mut links = Vec::new();
         for (pod, number) in pods.iter().zip(numbers) {
-            self.made += 1;
-            let [high, low] = self.made.to_be_bytes();
+            let made = self.made.entry(pod.name.clone()).or_default();
+            let mac = format!("02:00:00:{made:02x}:01:{number:02x}");
+            *made += 1;
             links.push(build::Link {
                 pod,
                 device: build::pod_device(*number),
-                mac: format!("02:00:00:01:{high:02x}:{low:02x}"),
+                mac,
             });
         }
         build::pods(self, &self.node(node), &links)?;

@@ -1,8 +1,11 @@
 //! The commands that a lab is made by.
 
 use std::net::IpAddr;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::address::{Addresses, Family, SERVICE_RANGE_V4, SERVICE_RANGE_V6, pod_ranges};
 use super::network::{Between, Pods};
@@ -129,6 +132,23 @@ fn set_up_pods(links: &[Link<'_>], lines: fn(Addresses) -> Vec<String>) -> Resul
         let name = link.pod.namespace.name();
         command::ip(Some(name), &lines(link.pod.addresses))
     })
+}
+
+// Until the nodes' ends of all links have this state, in what a command lists.
+fn wait_for(list: &mut Command, links: &[Link<'_>], state: &str) -> Result<()> {
+    for _ in 0..1000 {
+        let listed = command::output(list)?;
+        let is_so = |link: &Link<'_>| {
+            let name = format!(": {}@", link.device);
+            let mut lines = listed.lines();
+            lines.any(|line| line.contains(&name) && line.contains(state))
+        };
+        if links.iter().all(is_so) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    bail!("some devices do not come to {state}");
 }
 
 /// Gives a pod all addresses of a prefix.

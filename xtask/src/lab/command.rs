@@ -37,16 +37,7 @@ pub(super) fn fed(command: &mut Command, input: &str) -> Result<String> {
 
 /// Runs many `ip` commands in one process, where wanted inside of a namespace.
 pub(super) fn ip(namespace: Option<&str>, lines: &[String]) -> Result<()> {
-    batch("ip", namespace, lines)
-}
-
-/// Runs many `bridge` commands in one process, inside of a namespace.
-pub(super) fn bridge(namespace: &str, lines: &[String]) -> Result<()> {
-    batch("bridge", Some(namespace), lines)
-}
-
-fn batch(program: &str, namespace: Option<&str>, lines: &[String]) -> Result<()> {
-    let mut command = Command::new(program);
+    let mut command = Command::new("ip");
     if let Some(namespace) = namespace {
         command.args(["-n", namespace]);
     }

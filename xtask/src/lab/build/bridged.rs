@@ -2,12 +2,10 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use super::{Link, set_up_pods};
+use super::{Link, set_up_pods, wait_for};
 use crate::lab::address::{Addresses, Family};
 use crate::lab::{Host, Namespace, command};
 
@@ -61,26 +59,10 @@ pub(super) fn connect(node: &Host, links: &[Link<'_>]) -> Result<()> {
     }
     command::ip(Some(node), &lines)?;
     set_up_pods(links, inside)?;
-    wait_until_forwarding(node, links)?;
+    // A port carries nothing before the bridge has heard of its carrier.
+    let mut ports = Command::new("bridge");
+    wait_for(ports.args(["-n", node, "link"]), links, "state forwarding")?;
     links.iter().try_for_each(announce)
-}
-
-// A port carries nothing before the bridge has heard of its carrier.
-fn wait_until_forwarding(node: &str, links: &[Link<'_>]) -> Result<()> {
-    for _ in 0..1000 {
-        let ports = command::output(Command::new("bridge").args(["-n", node, "link", "show"]))?;
-        let is_forwarding = |link: &Link<'_>| {
-            let start = format!(": {}@", link.device);
-            ports
-                .lines()
-                .any(|port| port.contains(&start) && port.contains("state forwarding"))
-        };
-        if links.iter().all(is_forwarding) {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    bail!("ports of {BRIDGE} carry nothing")
 }
 
 // As the plugin does: whoever knows the address of a former pod hears that it has moved. The

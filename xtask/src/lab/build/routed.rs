@@ -1,15 +1,16 @@
 //! Pods on routed veths.
 
+use std::process::Command;
+
 use anyhow::Result;
 
-use super::{Link, neighbours, set_up_pods};
+use super::{Link, neighbours, set_up_pods, wait_for};
 use crate::lab::address::{Addresses, Family};
 use crate::lab::{Host, command};
 
 /// Gives new namespaces their links.
 pub(super) fn connect(node: &Host, links: &[Link<'_>]) -> Result<()> {
-    // The pod's end first: a veth has a carrier when both ends are up.
-    set_up_pods(links, inside)?;
+    let node = node.namespace.name();
     let mut lines = Vec::new();
     for Link { pod, device, mac } in links {
         lines.push(format!("link set {device} addrgenmode none"));
@@ -23,7 +24,11 @@ pub(super) fn connect(node: &Host, links: &[Link<'_>]) -> Result<()> {
             ));
         }
     }
-    command::ip(Some(node.namespace.name()), &lines)
+    command::ip(Some(node), &lines)?;
+    set_up_pods(links, inside)?;
+    // The end that is up first loses what is sent by it before the kernel comes round to it.
+    let mut ends = Command::new("ip");
+    wait_for(ends.args(["-n", node, "link"]), links, "state UP")
 }
 
 fn inside(addresses: Addresses) -> Vec<String> {

@@ -33,12 +33,14 @@ pub(super) fn vxlan(lab: &Lab, node: &Host, number: u8) -> Result<()> {
             lines.push(format!("route add {range} via {end} dev {VXLAN} onlink"));
         }
         entries.push(format!(
-            "fdb append {mac} dev {VXLAN} dst {}",
+            "fdb append {mac} dev {VXLAN} dst {}\n",
             other.addresses.v4
         ));
     }
     command::ip(Some(node.namespace.name()), &lines)?;
-    command::bridge(node.namespace.name(), &entries)
+    let mut bridge = node.namespace.command("bridge");
+    command::fed(bridge.args(["-batch", "-"]), &entries.concat())?;
+    Ok(())
 }
 
 /// Packets without an Ethernet header.
