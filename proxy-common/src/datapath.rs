@@ -7,6 +7,8 @@
 //! The stack between the two hooks, conntrack included, sees one ordinary flow between client and
 //! endpoint, and never a Service address.
 
+pub mod claim;
+pub mod direct;
 pub mod egress;
 pub mod flow;
 pub mod header;

@@ -159,8 +159,8 @@ impl Object {
         let name = match (tier, F::IS_V6) {
             (Tier::Established, false) => "FLOWS4",
             (Tier::Established, true) => "FLOWS6",
-            (Tier::HalfOpen, false) => "HALF4",
-            (Tier::HalfOpen, true) => "HALF6",
+            (Tier::HalfOpen | Tier::Renewal, false) => "HALF4",
+            (Tier::HalfOpen | Tier::Renewal, true) => "HALF6",
         };
         self.hash::<F::FlowKey, F::Flow>(name)
             .iter()
@@ -175,6 +175,12 @@ impl Object {
         (0..Counter::COUNT)
             .map(|index| map.get(&index, 0).unwrap().iter().sum())
             .collect()
+    }
+
+    /// When flows were last noted.
+    pub(super) fn traces(&mut self) -> Vec<u32> {
+        let map = self.array::<u32>("TRACES");
+        map.iter().map(|trace| trace.unwrap().0).collect()
     }
 
     /// New flows per element of an endpoint array.
