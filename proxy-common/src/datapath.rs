@@ -8,6 +8,8 @@
 //! endpoint, and never a Service address.
 
 pub mod bridge;
+pub mod claim;
+pub mod direct;
 pub mod egress;
 pub mod flow;
 pub mod header;
@@ -20,6 +22,7 @@ pub mod open;
 pub mod packet;
 pub mod repair;
 pub mod rewrite;
+pub mod sweep;
 pub mod tables;
 pub mod verdict;
 pub mod work;
@@ -28,6 +31,7 @@ pub use bridge::Seat;
 pub use egress::egress;
 pub use ingress::{ingress, port_ingress};
 pub use packet::Packet;
+pub use sweep::sweep;
 pub use tables::{Insert, Tables};
 pub use verdict::Verdict;
 

@@ -62,6 +62,9 @@ pub(crate) static DEVICES: HashMap<u32, Device> =
     HashMap::with_max_entries(capacity::DEVICES, BPF_F_NO_PREALLOC);
 
 #[map]
+pub(crate) static TRACES: Array<u32> = Array::with_max_entries(bits::TRACES, 0);
+
+#[map]
 pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);
 
 /// For the controller, which tells by it whether it can adopt all the others.

@@ -20,6 +20,7 @@ mod kernel {
     mod neighbours;
     mod object;
     mod ports;
+    mod sweep;
     mod tables;
 
     /// Whether this process may load programs. Where the ring is required it must.

@@ -18,6 +18,7 @@ mod network {
     mod cleanup;
     mod control;
     mod devices;
+    mod direct;
     mod distribution;
     mod exchange;
     mod kill_points;

@@ -33,6 +33,8 @@ struct Bridged {
     fib: Fib,
     seat: Seat,
     vlan: u16,
+    /// As in the kernel, what one packet leaves behind is there for the next.
+    room: MemoryRoom,
 }
 
 impl Bridged {
@@ -61,6 +63,7 @@ impl Bridged {
             fib: Fib::new(),
             seat: Seat::PodPort,
             vlan: 0,
+            room: MemoryRoom::default(),
         }
     }
 
@@ -76,8 +79,8 @@ impl Bridged {
     }
 
     fn take(&mut self, mut packet: MemoryPacket) -> (Verdict, MemoryPacket) {
-        let room = &mut MemoryRoom::default();
-        let verdict = port_ingress(&mut packet, self.node.tables(), room, self.seat);
+        let tables = &mut self.node.world.tables;
+        let verdict = port_ingress(&mut packet, tables, &mut self.room, self.seat);
         (verdict, packet)
     }
 
@@ -187,6 +190,32 @@ fn a_hairpin_goes_by_the_stack_whatever_is_known() {
             assert_eq!((GATEWAY, client.ip()), (mac, to.ip()));
             at.node.later(5);
         }
+    });
+}
+
+#[test]
+fn a_hairpin_that_has_lost_a_half_goes_by_the_stack_as_well() {
+    each(|mut at, neighbour, service, endpoint| {
+        let client = SocketAddr::new(endpoint.ip(), 40_000);
+        at.says(endpoint, NextHop::Neighbour(HOME));
+        at.enters(client, service, SYN);
+        let (from, _) = at.node.leaves(client, endpoint, SYN).unwrap();
+        at.node.lose(Hook::INGRESS);
+        // Another flow crosses the bridge in between.
+        assert_eq!(HOME, at.enters(neighbour, service, SYN).0);
+        let (mac, to) = at.enters(endpoint, from, SYN_ACK);
+        assert_eq!((GATEWAY, client.ip()), (mac, to.ip()));
+    });
+}
+
+/// One that speaks to an endpoint directly, from a port that its Service's flow has there.
+#[test]
+fn a_direct_flow_with_another_port_stays_on_the_bridge() {
+    each(|mut at, client, service, endpoint| {
+        at.says(endpoint, NextHop::Neighbour(HOME));
+        at.establish(client, service);
+        let (mac, to) = at.enters(client, endpoint, SYN);
+        assert_eq!((HOME, endpoint), (mac, to));
     });
 }
 
