@@ -126,18 +126,18 @@ impl Lab {
                 )
             })
             .collect();
-        let mut links = Vec::new();
+        let mut cables = Vec::new();
         for (pod, number) in pods.iter().zip(numbers) {
             let made = self.made.entry(pod.name.clone()).or_default();
             let mac = format!("02:00:00:{made:02x}:01:{number:02x}");
             *made += 1;
-            links.push(build::Link {
+            cables.push(build::Cable {
                 pod,
                 device: build::pod_device(*number),
                 mac,
             });
         }
-        build::pods(self, &self.node(node), &links)?;
+        build::pods(self, &self.node(node), &cables)?;
         let last = numbers.iter().max().copied().unwrap_or_default();
         self.next_pod = self.next_pod.max(last.saturating_add(1));
         self.pods.extend_from_slice(&pods);

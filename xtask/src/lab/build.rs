@@ -96,14 +96,14 @@ pub(super) fn underlay(lab: &Lab) -> Result<()> {
 }
 
 /// Makes pods on a node.
-pub(super) fn pods(lab: &Lab, node: &Host, links: &[Link<'_>]) -> Result<()> {
-    let namespaces = links.iter().map(|link| &link.pod.namespace);
+pub(super) fn pods(lab: &Lab, node: &Host, cables: &[Cable<'_>]) -> Result<()> {
+    let namespaces = cables.iter().map(|cable| &cable.pod.namespace);
     add_namespaces(lab, &namespaces.collect::<Vec<_>>())?;
-    for link in links {
-        harden(&link.pod.namespace)?;
+    for cable in cables {
+        harden(&cable.pod.namespace)?;
     }
     let mtu = lab.network.mtu();
-    let pairs = links.iter().map(|Link { pod, device, mac }| {
+    let pairs = cables.iter().map(|Cable { pod, device, mac }| {
         format!(
             "link add eth0 netns {} address {mac} mtu {mtu} type veth peer name {device} netns {} mtu {mtu}",
             pod.namespace.name(),
@@ -112,14 +112,14 @@ pub(super) fn pods(lab: &Lab, node: &Host, links: &[Link<'_>]) -> Result<()> {
     });
     command::ip(None, &pairs.collect::<Vec<_>>())?;
     match lab.network.pods {
-        Pods::Routed => routed::connect(node, links),
-        Pods::Bridged { .. } => bridged::connect(node, links),
+        Pods::Routed => routed::connect(node, cables),
+        Pods::Bridged { .. } => bridged::connect(node, cables),
     }
 }
 
 /// A pod and its veth.
 #[derive(Debug)]
-pub(super) struct Link<'p> {
+pub(super) struct Cable<'p> {
     pub(super) pod: &'p Host,
     /// Name of the node's end.
     pub(super) device: String,
@@ -127,23 +127,23 @@ pub(super) struct Link<'p> {
     pub(super) mac: String,
 }
 
-fn set_up_pods(links: &[Link<'_>], lines: fn(Addresses) -> Vec<String>) -> Result<()> {
-    links.iter().try_for_each(|link| {
-        let name = link.pod.namespace.name();
-        command::ip(Some(name), &lines(link.pod.addresses))
+fn set_up_pods(cables: &[Cable<'_>], lines: fn(Addresses) -> Vec<String>) -> Result<()> {
+    cables.iter().try_for_each(|cable| {
+        let name = cable.pod.namespace.name();
+        command::ip(Some(name), &lines(cable.pod.addresses))
     })
 }
 
-// Until the nodes' ends of all links have this state, in what a command lists.
-fn wait_for(list: &mut Command, links: &[Link<'_>], state: &str) -> Result<()> {
+// Until the node's ends of all cables have this state, in what a command lists.
+fn wait_for(list: &mut Command, cables: &[Cable<'_>], state: &str) -> Result<()> {
     for _ in 0..1000 {
         let listed = command::output(list)?;
-        let is_so = |link: &Link<'_>| {
-            let name = format!(": {}@", link.device);
+        let is_so = |cable: &Cable<'_>| {
+            let name = format!(": {}@", cable.device);
             let mut lines = listed.lines();
             lines.any(|line| line.contains(&name) && line.contains(state))
         };
-        if links.iter().all(is_so) {
+        if cables.iter().all(is_so) {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(10));

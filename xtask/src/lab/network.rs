@@ -75,7 +75,7 @@ impl Network {
     }
 
     /// MTU of pods, in bytes.
-    pub(super) fn mtu(&self) -> u16 {
+    pub(super) fn mtu(self) -> u16 {
         self.pod_mtu.unwrap_or(match self.between {
             Between::Routes => UNDERLAY_MTU,
             Between::Vxlan | Between::Tunnel => TUNNEL_MTU,
@@ -83,7 +83,7 @@ impl Network {
     }
 
     /// Name of the device that carries a node's address.
-    pub(super) const fn uplink_device(&self) -> &'static str {
+    pub(super) const fn uplink_device(self) -> &'static str {
         match self.uplink {
             Uplink::Device => "eth0",
             Uplink::Bridge => "uplink0",

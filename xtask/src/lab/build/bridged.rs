@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Link, set_up_pods, wait_for};
+use super::{Cable, set_up_pods, wait_for};
 use crate::lab::address::{Addresses, Family};
 use crate::lab::{Host, Namespace, command};
 
@@ -49,25 +49,25 @@ fn show_netfilter(node: &Namespace, value: &'static str) -> Result<()> {
     node.set(&names.map(|name| (format!("bridge/{name}"), value)))
 }
 
-/// Gives new namespaces their links.
-pub(super) fn connect(node: &Host, links: &[Link<'_>]) -> Result<()> {
+/// Gives new namespaces their cables.
+pub(super) fn connect(node: &Host, cables: &[Cable<'_>]) -> Result<()> {
     let node = node.namespace.name();
     let mut lines = Vec::new();
-    for Link { device, .. } in links {
+    for Cable { device, .. } in cables {
         lines.push(format!("link set {device} addrgenmode none"));
         lines.push(format!("link set {device} master {BRIDGE} up"));
     }
     command::ip(Some(node), &lines)?;
-    set_up_pods(links, inside)?;
+    set_up_pods(cables, inside)?;
     // A port carries nothing before the bridge has heard of its carrier.
     let mut ports = Command::new("bridge");
-    wait_for(ports.args(["-n", node, "link"]), links, "state forwarding")?;
-    links.iter().try_for_each(announce)
+    wait_for(ports.args(["-n", node, "link"]), cables, "state forwarding")?;
+    cables.iter().try_for_each(announce)
 }
 
 // As the plugin does: whoever knows the address of a former pod hears that it has moved. The
 // kernel says so when a hardware address is set, be it the same.
-fn announce(Link { pod, mac, .. }: &Link<'_>) -> Result<()> {
+fn announce(Cable { pod, mac, .. }: &Cable<'_>) -> Result<()> {
     pod.namespace.set(&[
         ("ipv4/conf/eth0/arp_notify".to_owned(), "1"),
         ("ipv6/conf/eth0/ndisc_notify".to_owned(), "1"),

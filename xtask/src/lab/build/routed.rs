@@ -4,15 +4,15 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Link, neighbours, set_up_pods, wait_for};
+use super::{Cable, neighbours, set_up_pods, wait_for};
 use crate::lab::address::{Addresses, Family};
 use crate::lab::{Host, command};
 
-/// Gives new namespaces their links.
-pub(super) fn connect(node: &Host, links: &[Link<'_>]) -> Result<()> {
+/// Gives new namespaces their cables.
+pub(super) fn connect(node: &Host, cables: &[Cable<'_>]) -> Result<()> {
     let node = node.namespace.name();
     let mut lines = Vec::new();
-    for Link { pod, device, mac } in links {
+    for Cable { pod, device, mac } in cables {
         lines.push(format!("link set {device} addrgenmode none"));
         lines.push(format!("link set {device} address {GATEWAY_MAC} up"));
         lines.push(format!("address add fe80::1/64 dev {device} nodad"));
@@ -25,10 +25,10 @@ pub(super) fn connect(node: &Host, links: &[Link<'_>]) -> Result<()> {
         }
     }
     command::ip(Some(node), &lines)?;
-    set_up_pods(links, inside)?;
+    set_up_pods(cables, inside)?;
     // The end that is up first loses what is sent by it before the kernel comes round to it.
     let mut ends = Command::new("ip");
-    wait_for(ends.args(["-n", node, "link"]), links, "state UP")
+    wait_for(ends.args(["-n", node, "link"]), cables, "state UP")
 }
 
 fn inside(addresses: Addresses) -> Vec<String> {
