@@ -51,11 +51,12 @@ pub fn forget_connections(namespace: &Namespace) -> Result<()> {
 /// Forgets which hardware addresses its neighbours have, but for those entered by hand.
 pub fn forget_neighbours(namespace: &Namespace) -> Result<()> {
     for family in ["-4", "-6"] {
-        command::output(
-            namespace
-                .command("ip")
-                .args([family, "neighbour", "flush", "all"]),
-        )?;
+        let flush = || {
+            let mut ip = namespace.command("ip");
+            command::output(ip.args([family, "neighbour", "flush", "all"]))
+        };
+        // It fails if an entry that it was about to remove is removed or renewed by others.
+        (0..9).find_map(|_| flush().ok()).map_or_else(flush, Ok)?;
     }
     Ok(())
 }
