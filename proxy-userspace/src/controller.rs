@@ -1,7 +1,7 @@
 //! Connects the parts: manifests and devices come in, tables and links follow.
 //!
-//! One task owns the plan and the tables, one follows the devices, and one thread attaches to
-//! them. They share nothing but channels.
+//! One task owns the plan and the tables, one follows the devices, one thread attaches to them, and
+//! one keeps the nftables tables. They share nothing but channels.
 
 mod devices;
 mod objects;
@@ -18,6 +18,7 @@ use tracing::info;
 use crate::control::{Control, Devices};
 use crate::dataplane::{Fresh, PinError, Programs, Tables};
 use crate::manifests::{Follower, Source, Update, follow};
+use crate::netfilter::Keeper;
 use crate::node;
 use crate::plan::{Plan, Summary};
 use devices::Attacher;
@@ -101,11 +102,13 @@ pub async fn run(
     let Manifests { follower, updates } = config.manifests;
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
-    let objects = Objects::new(plan, tables, config.node, node_addresses);
+    let (netfilter, keeper, netfilter_state) = Keeper::new();
+    let mut keeping = tokio::task::spawn_blocking(move || keeper.run());
+    let objects = Objects::new(plan, tables, config.node, node_addresses, netfilter);
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
     let (device_state, known_devices) = watch::channel(Devices::default());
-    let control = control.serve(asks, known_devices);
+    let control = control.serve(asks, known_devices, netfilter_state);
     tokio::pin!(control);
 
     // Devices come once the tables are right: programs without tables would do no harm, but the
@@ -140,6 +143,7 @@ pub async fn run(
                 });
             }
             _ = &mut objects => return Err(ControllerError::Ended("table task")),
+            _ = &mut keeping => return Err(ControllerError::Ended("netfilter thread")),
             _ = &mut attaching => return Err(ControllerError::Ended("attaching thread")),
         }
     }

@@ -19,7 +19,9 @@ mod network {
     mod distribution;
     mod kill_points;
     mod lab;
+    mod late_attach;
     mod looking;
+    mod nftables;
     mod paths;
     mod pinned;
     mod restart;
