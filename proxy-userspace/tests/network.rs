@@ -21,6 +21,7 @@ mod network {
     mod lab;
     mod late_attach;
     mod looking;
+    mod netfilter;
     mod nftables;
     mod paths;
     mod pinned;

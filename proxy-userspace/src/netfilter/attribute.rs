@@ -99,10 +99,16 @@ pub(super) fn destination_type(register: Register) -> Expressions {
 
 /// The value of the first attribute of a kind.
 pub(super) fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
-    let mut all = NlasIterator::new(attributes).map_while(Result::ok);
-    let found = all.find(|attribute| attribute.kind() == kind)?;
-    let end = usize::from(found.length());
-    found.into_inner().get(NLA_HEADER_SIZE..end)
+    all(attributes).find_map(|(own, value)| (own == kind).then_some(value))
+}
+
+/// The kind and value of each attribute.
+pub(super) fn all(attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let all = NlasIterator::new(attributes).map_while(Result::ok);
+    all.filter_map(|attribute| {
+        let (kind, end) = (attribute.kind(), usize::from(attribute.length()));
+        Some((kind, attribute.into_inner().get(NLA_HEADER_SIZE..end)?))
+    })
 }
 
 /// A string as the kernel writes it, with a zero at its end.

@@ -4,12 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use netlink_packet_core::Parseable as _;
-use netlink_packet_netfilter::nftables::{
-    DataAttribute, ListAttribute, SetAttribute, SetElementAttribute, SetElementList,
-    SetElementMessage, SetFlags, SetMessage,
-};
+use netlink_packet_netfilter::nftables::{SetAttribute, SetFlags, SetMessage};
 
-use super::attribute::{Count, find, parse_object, string};
+use super::attribute::{Count, all, find, parse_object, string};
 use super::message::address_length;
 use crate::model::Family;
 
@@ -17,6 +14,9 @@ const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_CHAIN_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_RULE_TABLE: u16 = 1;
+const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+const NFTA_SET_ELEM_KEY: u16 = 1;
+const NFTA_DATA_VALUE: u16 = 1;
 
 /// A table as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,12 +51,12 @@ pub(super) struct FoundSet {
 
 impl FoundSet {
     /// Whether it is a plain set of addresses.
-    pub(super) fn holds_addresses(&self, family: Family) -> bool {
+    pub(super) const fn holds_addresses(&self, family: Family) -> bool {
         self.flags == 0 && self.key_length == address_length(family)
     }
 
     /// Whether it goes by itself, with the rule that it is a part of.
-    pub(super) fn is_anonymous(&self) -> bool {
+    pub(super) const fn is_anonymous(&self) -> bool {
         SetFlags::from_bits_retain(self.flags).contains(SetFlags::Anonymous)
     }
 }
@@ -130,29 +130,21 @@ impl Found {
     }
 
     /// Takes elements of a set in.
+    ///
+    /// Not by `SetElementMessage`, which takes seconds for ten thousand.
     pub(super) fn note_elements(&mut self, set: &str, attributes: &[u8]) {
         let elements = self.elements.entry(set.to_owned()).or_default();
-        let Ok(message) = SetElementMessage::parse(attributes) else {
-            return;
-        };
-        let lists = message.attributes.into_iter();
-        let found = lists.filter_map(|list| match list {
-            SetElementList::Elements(elements) => Some(elements),
-            _ => None,
-        });
-        elements.extend(found.flatten().filter_map(|element| match element {
-            ListAttribute::Element(attributes) => attributes.iter().find_map(address),
-            _ => None,
+        let list = find(attributes, NFTA_SET_ELEM_LIST_ELEMENTS).unwrap_or_default();
+        elements.extend(all(list).filter_map(|(_, element)| {
+            let key = find(element, NFTA_SET_ELEM_KEY)?;
+            address(find(key, NFTA_DATA_VALUE)?)
         }));
     }
 }
 
-fn address(attribute: &SetElementAttribute) -> Option<IpAddr> {
-    let SetElementAttribute::Key(DataAttribute::Value(value)) = attribute else {
-        return None;
-    };
-    let v4 = <[u8; 4]>::try_from(&**value).map(IpAddr::from);
-    v4.or_else(|_| <[u8; 16]>::try_from(&**value).map(IpAddr::from))
+fn address(value: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(value).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from))
         .ok()
 }
 

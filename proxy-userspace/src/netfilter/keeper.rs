@@ -21,8 +21,8 @@ use crate::model::Family;
 
 /// How often everything is looked at, if nothing gives a reason to.
 const CHECK: Duration = Duration::from_secs(30);
-/// How long to wait before addresses are tried again that were refused.
-const RETRY: Duration = Duration::from_secs(5);
+/// How long to wait before what was refused is tried again; each time it is refused, twice as long.
+const RETRY: Duration = Duration::from_secs(1);
 /// The shortest time between two times that something is put right: others may insist.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long new `ClusterIP`s are waited for. Being in the set before they are served spares their
@@ -85,6 +85,8 @@ pub struct Keeper {
     events: Option<Events>,
     looked: Instant,
     due: Instant,
+    /// How long to wait before what was refused is tried again.
+    retry: Duration,
 }
 
 enum Wake {
@@ -108,6 +110,7 @@ impl Keeper {
             events: None,
             looked: Instant::now(),
             due: Instant::now(),
+            retry: RETRY,
         };
         (Netfilter { commands }, keeper, states)
     }
@@ -184,7 +187,9 @@ impl Keeper {
                 kept.update(connection, &touched);
             }
         }
-        self.plan_retry();
+        if self.families.iter().any(Kept::has_refused) {
+            self.due = self.due.min(Instant::now() + self.retry);
+        }
         for done in waiting {
             // It may have lost patience.
             done.send(()).ok();
@@ -201,6 +206,20 @@ impl Keeper {
                 .inspect_err(|error| debug!(%error, "changes of nftables are not told"))
                 .ok();
         }
+        self.put_right();
+        if self
+            .families
+            .iter()
+            .any(|kept| kept.has_failed() || kept.has_refused())
+        {
+            self.due = self.looked + self.retry;
+            self.retry = CHECK.min(self.retry * 2);
+        } else {
+            self.retry = RETRY;
+        }
+    }
+
+    fn put_right(&mut self) {
         let mut connection = match self.connection.take().map_or_else(Connection::open, Ok) {
             Ok(connection) => connection,
             Err(error) => {
@@ -219,21 +238,12 @@ impl Keeper {
             let error = result.as_ref().err();
             error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
         };
-        if results.iter().any(is_lost) {
-            self.due = self.looked + RETRY;
-        } else {
+        if !results.iter().any(is_lost) {
             self.connection = Some(connection);
         }
-        self.plan_retry();
     }
 
-    fn plan_retry(&mut self) {
-        if self.families.iter().any(Kept::has_refused) {
-            self.due = self.due.min(Instant::now() + RETRY);
-        }
-    }
-
-    fn kept(&mut self, address: IpAddr) -> &mut Kept {
+    const fn kept(&mut self, address: IpAddr) -> &mut Kept {
         let [v4, v6] = &mut self.families;
         match Family::of(address) {
             Family::V4 => v4,

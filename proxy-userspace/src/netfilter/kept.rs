@@ -65,6 +65,11 @@ impl Kept {
         ))
     }
 
+    /// Whether it is not as it should be.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
     /// Whether some address was refused.
     pub(super) const fn has_refused(&self) -> bool {
         !self.refused.is_empty()

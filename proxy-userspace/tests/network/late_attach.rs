@@ -119,10 +119,10 @@ fn whoever_else_translates_comes_first() {
     world.start_with(&service);
     let node = world.lab.node(1);
     let rules = Family::ALL.map(|family| {
-        let word = ["ip", "ip6"][usize::from(family == Family::V6)];
+        let protocol = ["ip", "ip6"][usize::from(family == Family::V6)];
         let target = service.target(family).ip();
         let to = SocketAddr::new(pods[0].addresses.of(family), 8080);
-        format!("{word} daddr {target} meta l4proto {{ tcp, udp }} dnat {word} to {to}")
+        format!("{protocol} daddr {target} meta l4proto {{ tcp, udp }} dnat {protocol} to {to}")
     });
     let rules = rules.join("\n");
     nft(

@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::net::UdpSocket;
 use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use xtask::lab::manifest::Service;
 use xtask::lab::{Family, Host};
@@ -195,4 +197,59 @@ fn a_restart_finds_the_tables_and_goes_on_counting() {
     nft(&node, "delete table ip kube-lottery");
     let ((), _) = during(&client, &service, |_| true, |_| world.start());
     assert_eq!(left, listed(&node));
+}
+
+#[test]
+fn a_table_that_cannot_be_had_is_told_once_and_costs_nothing_else() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let client = world.lab.pod(1).unwrap();
+    let (pods, _servers) = world.servers(1, 2);
+    let service = Service::new("web", 10).with(world.endpoints(1, &pods));
+    let node = world.lab.node(1);
+    // A table with an owner is nobody else's to change, and goes with its owner.
+    let mut owner = node.namespace.command("nft");
+    let mut owner = owner
+        .arg("-i")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = owner.stdin.take().unwrap();
+    stdin
+        .write_all(b"add table ip kube-lottery { flags owner; }\n")
+        .unwrap();
+    wait_until("the name is taken", || !listed(&node).is_empty());
+
+    world.start_with(&service);
+    let status = world.look(&["status"]);
+    assert_eq!(1, status.code, "{status:?}");
+    let line = "Wrong      late-attach drop not in force: IPv4: Operation not permitted";
+    assert!(status.text.contains(line), "{}", status.text);
+    let ((), _) = during(
+        &client,
+        &service,
+        |_| true,
+        |_| {
+            for number in 11..15 {
+                let other = Service::new(&format!("web{number}"), number);
+                world.manifests.write_service(&other).unwrap();
+            }
+            wait_until("all are served", || {
+                world.look(&["status"]).text.contains("20 frontends")
+            });
+        },
+    );
+    let told = world.log().matches("late-attach drop not in force").count();
+    assert_eq!(1, told, "{}", world.log());
+
+    drop(stdin);
+    owner.wait().unwrap();
+    // Nobody tells that an owner has gone.
+    let end = Instant::now() + Duration::from_secs(60);
+    while world.look(&["status"]).code != 0 && Instant::now() < end {
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(listed(&node).contains("10.96.0.14"), "{}", world.log());
 }

@@ -108,6 +108,11 @@ impl World {
         self.proxies[0].pid()
     }
 
+    /// What the proxy of the first node has logged.
+    pub(super) fn log(&self) -> String {
+        self.proxies[0].log()
+    }
+
     /// Ends all proxies.
     pub(super) fn stop(&mut self) {
         self.proxies.clear();
