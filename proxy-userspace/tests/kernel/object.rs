@@ -7,10 +7,11 @@ use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
 use kube_lottery::dataplane::Plain;
-use kube_lottery::dataplane::load::OBJECT;
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
+
+use super::old::for_this_kernel;
 
 /// The four classifiers.
 pub(super) const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
@@ -30,6 +31,7 @@ pub(super) struct Run {
 impl Object {
     /// Loads every program with these settings.
     pub(super) fn load(settings: Settings) -> Self {
+        let (bytes, settings) = for_this_kernel(settings);
         let settings = Plain(settings);
         let mut loader = EbpfLoader::new();
         loader.override_global("SETTINGS", &settings, true);
@@ -41,7 +43,7 @@ impl Object {
         ] {
             loader.map_max_entries(map, entries);
         }
-        let mut ebpf = loader.load(OBJECT).unwrap();
+        let mut ebpf = loader.load(&bytes).unwrap();
         for name in PROGRAMS.into_iter().chain(["noop"]) {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
