@@ -21,6 +21,7 @@ mod kernel {
     mod lottery;
     mod object;
     mod old;
+    mod sweep;
     mod tables;
 
     /// Whether this process may load programs. Where the ring is required it must.

@@ -16,6 +16,7 @@ mod network {
     mod churn;
     mod cleanup;
     mod devices;
+    mod direct;
     mod distribution;
     mod kill_points;
     mod lab;

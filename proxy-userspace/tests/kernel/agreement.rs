@@ -58,6 +58,7 @@ fn on_host(tables: &mut MemoryTables, name: &str, bytes: &[u8]) -> Run {
 
 fn assert_same_tables(object: &mut Object, tables: &MemoryTables) {
     assert_eq!(tables.counters, object.counters());
+    assert!(tables.traces == object.traces(), "the traces differ");
     for tier in [Tier::Established, Tier::HalfOpen] {
         assert_eq!(*tables.v4.tier(tier), object.flows::<V4>(tier), "{tier:?}");
         assert_eq!(*tables.v6.tier(tier), object.flows::<V6>(tier), "{tier:?}");

@@ -6,7 +6,7 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::Plain;
+use kube_lottery::dataplane::{Plain, Sweeper};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
@@ -42,13 +42,18 @@ impl Object {
             loader.map_max_entries(map, flows);
         }
         let mut ebpf = loader.load(&bytes).unwrap();
-        for name in PROGRAMS.into_iter().chain(["noop"]) {
+        for name in PROGRAMS.into_iter().chain(["noop", "sweeper"]) {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
             }
         }
         Self { ebpf }
+    }
+
+    /// What removes flows that are over.
+    pub(super) fn sweeper(&self) -> Sweeper {
+        Sweeper::of(&self.ebpf).unwrap()
     }
 
     pub(super) fn program(&self, name: &str) -> &SchedClassifier {
@@ -154,8 +159,8 @@ impl Object {
         let name = match (tier, F::IS_V6) {
             (Tier::Established, false) => "FLOWS4",
             (Tier::Established, true) => "FLOWS6",
-            (Tier::HalfOpen, false) => "HALF4",
-            (Tier::HalfOpen, true) => "HALF6",
+            (Tier::HalfOpen | Tier::Renewal, false) => "HALF4",
+            (Tier::HalfOpen | Tier::Renewal, true) => "HALF6",
         };
         self.hash::<F::FlowKey, F::Flow>(name)
             .iter()
@@ -170,6 +175,12 @@ impl Object {
         (0..Counter::COUNT)
             .map(|index| map.get(&index, 0).unwrap().iter().sum())
             .collect()
+    }
+
+    /// When flows were last noted.
+    pub(super) fn traces(&mut self) -> Vec<u32> {
+        let map = self.array::<u32>("TRACES");
+        map.iter().map(|trace| trace.unwrap().0).collect()
     }
 
     /// New flows per element of an endpoint array.
