@@ -15,9 +15,11 @@ mod kernel {
     mod agreement;
     mod capability;
     mod cost;
+    mod frames;
     mod generate;
     mod lottery;
     mod object;
+    mod race;
     mod tables;
 
     /// Whether this process may load programs. Where the ring is required it must.

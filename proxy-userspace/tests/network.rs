@@ -18,6 +18,7 @@ mod network {
     mod devices;
     mod direct;
     mod distribution;
+    mod eviction;
     mod kill_points;
     mod lab;
     mod looking;

@@ -131,7 +131,8 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
         proof,
         now: event.now,
     };
-    let moves = tier == Tier::HalfOpen && is_proved(&state, &event);
+    // What ends stays where it is: the move would write again what the table has lost of it.
+    let moves = tier == Tier::HalfOpen && !after.is_closing() && is_proved(&state, &event);
     if !moves && set.0 | clear.0 == 0 && !is_stale(event.is_tcp, state.last_seen, event.now) {
         return Step::NONE;
     }
