@@ -25,6 +25,7 @@ mod network {
     mod paths;
     mod pinned;
     mod restart;
+    mod reuse;
     mod scale;
     mod sharing;
     mod traffic;

@@ -8,7 +8,7 @@ use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use super::memory::world::{World, client_addr, endpoint_addr, vip};
 use super::memory::{MemoryPacket, MemoryRoom, MemoryTables};
 use super::{Verdict, egress, ingress};
-use crate::abi::{Counter, FlowState, Kind, Settings, State, Tier};
+use crate::abi::{Counter, EndpointFlags, FlowState, Kind, Settings, State, Tier};
 use crate::net::{Proto, eth};
 
 mod direct;
@@ -129,17 +129,31 @@ impl Node {
 
     /// Takes an endpoint away, as the controller does when its slot is given up.
     fn remove_endpoint(&mut self, addr: IpAddr) {
+        self.change_endpoint(addr, |generation, flags| {
+            *generation += 1;
+            *flags = EndpointFlags::NONE;
+        });
+    }
+
+    /// Has an endpoint keep what it has and get nothing new.
+    fn terminate(&mut self, addr: IpAddr) {
+        self.change_endpoint(addr, |_, flags| *flags = EndpointFlags::HELD);
+    }
+
+    fn change_endpoint(
+        &mut self,
+        addr: IpAddr,
+        mut change: impl FnMut(&mut u32, &mut EndpointFlags),
+    ) {
         let tables = self.tables();
-        for endpoint in tables.v4.endpoints.values_mut() {
-            if IpAddr::from(endpoint.addr) == addr {
-                endpoint.generation += 1;
-                endpoint.flags = crate::abi::EndpointFlags::NONE;
+        for own in tables.v4.endpoints.values_mut() {
+            if IpAddr::from(own.addr) == addr {
+                change(&mut own.generation, &mut own.flags);
             }
         }
-        for endpoint in tables.v6.endpoints.values_mut() {
-            if IpAddr::from(endpoint.addr) == addr {
-                endpoint.generation += 1;
-                endpoint.flags = crate::abi::EndpointFlags::NONE;
+        for own in tables.v6.endpoints.values_mut() {
+            if IpAddr::from(own.addr) == addr {
+                change(&mut own.generation, &mut own.flags);
             }
         }
     }

@@ -88,7 +88,7 @@ where
         });
         while !opener.is_finished() {
             let now = phase.load(Ordering::SeqCst);
-            let (from, to) = if now % 4 == 0 { (0, 1) } else { (1, 0) };
+            let (from, to) = if now % 4 == 0 { (0_u32, 1) } else { (1, 0) };
             for (at, slot) in windows[to].iter().enumerate() {
                 let index = to as u32 * EACH + at as u32;
                 sets.set(index, Plain(*slot), 0).unwrap();
@@ -104,8 +104,7 @@ where
             phase.fetch_add(1, Ordering::SeqCst);
             // Sooner than the controller would.
             for at in 0..EACH {
-                sets.set(from as u32 * EACH + at, Plain(stranger), 0)
-                    .unwrap();
+                sets.set(from * EACH + at, Plain(stranger), 0).unwrap();
             }
             switches += 1;
         }
