@@ -21,6 +21,7 @@ pub mod open;
 pub mod packet;
 pub mod repair;
 pub mod rewrite;
+pub mod sweep;
 pub mod tables;
 pub mod verdict;
 pub mod work;
@@ -28,6 +29,7 @@ pub mod work;
 pub use egress::egress;
 pub use ingress::ingress;
 pub use packet::Packet;
+pub use sweep::sweep;
 pub use tables::{Insert, Tables};
 pub use verdict::Verdict;
 

@@ -21,7 +21,10 @@ mod network {
     mod eviction;
     mod kill_points;
     mod lab;
+    mod late_attach;
     mod looking;
+    mod netfilter;
+    mod nftables;
     mod paths;
     mod pinned;
     mod restart;

@@ -171,6 +171,14 @@ pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) ->
     // What the table has lost is written again, except of a flow at its end.
     if !found && !past.state.is_closing() {
         tables.insert(work.tier, path, kind, past);
+        // Or it was not lost, but moved up between the two looks.
+        if work.tier == Tier::HalfOpen
+            && tables
+                .half(Tier::Established, path, kind)
+                .is_some_and(|moved| path.is_half(kind, moved))
+        {
+            tables.remove(Tier::HalfOpen, path, kind);
+        }
     }
     Step::NONE
 }

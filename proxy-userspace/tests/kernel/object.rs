@@ -6,11 +6,13 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::Plain;
-use kube_lottery::dataplane::load::OBJECT;
+use kube_lottery::dataplane::{Plain, Sweeper};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
+
+use super::is_emulated;
+use super::old::for_this_kernel;
 
 /// The four classifiers.
 pub(super) const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
@@ -35,25 +37,28 @@ impl Object {
 
     /// Loads some programs, which takes less time.
     pub(super) fn load_only(settings: Settings, programs: &[&str]) -> Self {
+        let (bytes, settings) = for_this_kernel(settings);
         let settings = Plain(settings);
         let mut loader = EbpfLoader::new();
         loader.override_global("SETTINGS", &settings, true);
-        for (map, entries) in [
-            ("FLOWS4", 1 << 20),
-            ("FLOWS6", 1 << 20),
-            ("HALF4", 1 << 20),
-            ("HALF6", 1 << 20),
-        ] {
-            loader.map_max_entries(map, entries);
+        // None is evicted: the host's tables have no such limit.
+        let flows = if is_emulated() { 1 << 17 } else { 1 << 20 };
+        for map in ["FLOWS4", "FLOWS6", "HALF4", "HALF6"] {
+            loader.map_max_entries(map, flows);
         }
-        let mut ebpf = loader.load(OBJECT).unwrap();
-        for name in programs.iter().copied().chain(["noop"]) {
+        let mut ebpf = loader.load(&bytes).unwrap();
+        for name in programs.iter().copied().chain(["noop", "sweeper"]) {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
             }
         }
         Self { ebpf }
+    }
+
+    /// What removes flows that are over.
+    pub(super) fn sweeper(&self) -> Sweeper {
+        Sweeper::of(&self.ebpf).unwrap()
     }
 
     pub(super) fn program(&self, name: &str) -> &SchedClassifier {

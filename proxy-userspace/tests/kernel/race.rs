@@ -15,7 +15,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::frames::{Tcp, addresses, frame};
 use super::object::Object;
-use super::{is_long, is_root};
+use super::{is_emulated, is_long, is_root};
 
 mod sets;
 
@@ -93,7 +93,11 @@ fn lockstep(object: &Object, rounds: [&[Vec<Shot>]; 2]) -> [Vec<Vec<Hit>>; 2] {
 
 /// How many flows, of all families and protocols together.
 fn rounds(share: u32) -> u32 {
-    if is_long() { 260_000 } else { share }
+    match (is_emulated(), is_long()) {
+        (true, _) => share / 20,
+        (false, false) => share,
+        (false, true) => 260_000,
+    }
 }
 
 /// Family and protocol by turns.

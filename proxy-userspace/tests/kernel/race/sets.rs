@@ -125,7 +125,7 @@ where
         }
     });
     println!("{switches} changes under {count} openings, {stale} met two of them");
-    assert!(switches > 100, "{switches} changes only");
+    assert!(switches > 10, "{switches} changes only");
     // Two changes within one packet: possible, if its CPU was taken away.
     assert_eq!(u64::from(stale), counted(&object, Counter::DropStale));
     assert!(stale < count / 100, "{stale}");
