@@ -16,11 +16,13 @@ mod kernel {
     mod agreement;
     mod capability;
     mod cost;
+    mod frames;
     mod generate;
     mod golden;
     mod lottery;
     mod object;
     mod old;
+    mod race;
     mod sweep;
     mod tables;
 

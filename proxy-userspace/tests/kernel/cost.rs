@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 
 use aya::util::KernelVersion;
-use etherparse::{IpHeaders, PacketBuilder, PacketBuilderStep};
 use proxy_common::abi::Settings;
 use proxy_common::net::Proto;
 
+use super::frames::{Tcp, frame};
 use super::is_root;
 use super::object::{Object, PROGRAMS};
 use proxy_common::datapath::memory::world::{World, client_addr, endpoint_addr, vip};
@@ -37,36 +37,18 @@ fn every_program_loads_and_its_size_is_printed() {
 }
 
 /// A TCP segment between two peers.
-fn segment(src: (IpAddr, u16), dst: (IpAddr, u16), flags: &str, ack: u32) -> Vec<u8> {
-    let mut tcp = frame(src, dst).tcp(src.1, dst.1, 1000, 64_000);
-    if flags.contains('S') {
-        tcp = tcp.syn();
-    }
-    if flags.contains('A') {
-        tcp = tcp.ack(ack);
-    }
-    let mut bytes = Vec::new();
-    tcp.write(&mut bytes, &[0; 32]).unwrap();
-    bytes
+fn segment(src: (IpAddr, u16), dst: (IpAddr, u16), flags: &'static str, ack: u32) -> Vec<u8> {
+    frame(
+        Proto::TCP,
+        src.into(),
+        dst.into(),
+        Tcp::new(flags, 1000, ack),
+    )
 }
 
 /// A UDP datagram between two peers.
 fn datagram(src: (IpAddr, u16), dst: (IpAddr, u16)) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frame(src, dst)
-        .udp(src.1, dst.1)
-        .write(&mut bytes, &[0; 32])
-        .unwrap();
-    bytes
-}
-
-fn frame(src: (IpAddr, u16), dst: (IpAddr, u16)) -> PacketBuilderStep<IpHeaders> {
-    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 9], [0; 6]);
-    match (src.0, dst.0) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => builder.ipv4(src.octets(), dst.octets(), 64),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => builder.ipv6(src.octets(), dst.octets(), 64),
-        _ => unreachable!("both addresses are of one family"),
-    }
+    frame(Proto::UDP, src.into(), dst.into(), Tcp::SYN)
 }
 
 /// The best of a few timings: whatever else the machine does only adds.

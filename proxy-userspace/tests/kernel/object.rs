@@ -32,6 +32,11 @@ pub(super) struct Run {
 impl Object {
     /// Loads every program with these settings.
     pub(super) fn load(settings: Settings) -> Self {
+        Self::load_only(settings, &PROGRAMS)
+    }
+
+    /// Loads some programs, which takes less time.
+    pub(super) fn load_only(settings: Settings, programs: &[&str]) -> Self {
         let (bytes, settings) = for_this_kernel(settings);
         let settings = Plain(settings);
         let mut loader = EbpfLoader::new();
@@ -42,7 +47,7 @@ impl Object {
             loader.map_max_entries(map, flows);
         }
         let mut ebpf = loader.load(&bytes).unwrap();
-        for name in PROGRAMS.into_iter().chain(["noop", "sweeper"]) {
+        for name in programs.iter().copied().chain(["noop", "sweeper"]) {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
@@ -102,6 +107,19 @@ impl Object {
         self.ebpf.map_mut(name).unwrap().try_into().unwrap()
     }
 
+    /// A hash map, to be written while programs run.
+    pub(super) fn take_hash<K: Pod, V: Pod>(
+        &mut self,
+        name: &str,
+    ) -> HashMap<MapData, Plain<K>, Plain<V>> {
+        self.ebpf.take_map(name).unwrap().try_into().unwrap()
+    }
+
+    /// An array map, to be written while programs run.
+    pub(super) fn take_array<T: Pod>(&mut self, name: &str) -> Array<MapData, Plain<T>> {
+        self.ebpf.take_map(name).unwrap().try_into().unwrap()
+    }
+
     /// Sets the clock and the generator.
     pub(super) fn set_sources(&mut self, now: u32, random: u64) {
         let sources = TestSources {
@@ -154,15 +172,26 @@ impl Object {
         }
     }
 
-    /// All flow halves of a tier.
-    pub(super) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
-        let name = match (tier, F::IS_V6) {
+    fn tier<F: Stored>(
+        &mut self,
+        tier: Tier,
+    ) -> HashMap<&mut MapData, Plain<F::FlowKey>, Plain<F::Flow>> {
+        self.hash(match (tier, F::IS_V6) {
             (Tier::Established, false) => "FLOWS4",
             (Tier::Established, true) => "FLOWS6",
             (Tier::HalfOpen | Tier::Renewal, false) => "HALF4",
             (Tier::HalfOpen | Tier::Renewal, true) => "HALF6",
-        };
-        self.hash::<F::FlowKey, F::Flow>(name)
+        })
+    }
+
+    /// Removes a flow half.
+    pub(super) fn lose<F: Stored>(&mut self, tier: Tier, key: &F::FlowKey) {
+        self.tier::<F>(tier).remove(&Plain(*key)).unwrap();
+    }
+
+    /// All flow halves of a tier.
+    pub(super) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
+        self.tier::<F>(tier)
             .iter()
             .map(|entry| entry.map(|(key, flow)| (key.0, flow.0)).unwrap())
             .collect()
