@@ -39,12 +39,6 @@ fn tc_eg_l3(ctx: TcContext) -> i32 {
     action(&ctx, verdict)
 }
 
-/// Nothing: what the others are measured against. Never attached.
-#[classifier]
-fn noop(_ctx: TcContext) -> i32 {
-    TC_ACT_UNSPEC
-}
-
 #[inline(always)]
 fn action(ctx: &TcContext, verdict: Verdict) -> i32 {
     match verdict {

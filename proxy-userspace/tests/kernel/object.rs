@@ -6,8 +6,8 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::Plain;
 use kube_lottery::dataplane::load::OBJECT;
+use kube_lottery::dataplane::{LogLevel, Plain};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
@@ -28,27 +28,38 @@ pub(super) struct Run {
 }
 
 impl Object {
-    /// Loads every program with these settings.
+    /// Loads every program with these settings, and with every log statement.
     pub(super) fn load(settings: Settings) -> Self {
+        Self::load_with(settings, LogLevel::Trace, 1 << 20)
+    }
+
+    /// The same with this log level, and flow maps of this size.
+    pub(super) fn load_with(settings: Settings, log: LogLevel, flows: u32) -> Self {
         let settings = Plain(settings);
+        let log = log as u8;
         let mut loader = EbpfLoader::new();
-        loader.override_global("SETTINGS", &settings, true);
-        for (map, entries) in [
-            ("FLOWS4", 1 << 20),
-            ("FLOWS6", 1 << 20),
-            ("HALF4", 1 << 20),
-            ("HALF6", 1 << 20),
-        ] {
-            loader.map_max_entries(map, entries);
+        loader
+            .override_global("SETTINGS", &settings, true)
+            .override_global(aya_log::LEVEL, &log, false);
+        for map in ["FLOWS4", "FLOWS6", "HALF4", "HALF6"] {
+            loader.map_max_entries(map, flows);
         }
-        let mut ebpf = loader.load(OBJECT).unwrap();
-        for name in PROGRAMS.into_iter().chain(["noop"]) {
-            let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
+        let mut object = Self {
+            ebpf: loader.load(OBJECT).unwrap(),
+        };
+        object.add(&PROGRAMS);
+        object
+    }
+
+    /// Loads more programs of the object.
+    pub(super) fn add(&mut self, programs: &[&str]) {
+        for name in programs {
+            let program = self.ebpf.program_mut(name).unwrap();
+            let program: &mut SchedClassifier = program.try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
             }
         }
-        Self { ebpf }
     }
 
     pub(super) fn program(&self, name: &str) -> &SchedClassifier {
@@ -80,13 +91,13 @@ impl Object {
     }
 
     /// Runs a program many times over the same packet and returns the mean, in nanoseconds.
-    pub(super) fn time(&self, name: &str, packet: &[u8], repeat: u32) -> f64 {
+    pub(super) fn time(&self, name: &str, packet: &[u8], repeat: u32) -> u32 {
         let mut options = TestRunOptions::new();
         options.data_in = Some(packet);
         options.repeat = repeat;
         let result = self.program(name).test_run(options).unwrap();
         // The kernel reports the mean already.
-        result.duration.as_secs_f64() * 1e9
+        result.duration.as_nanos() as u32
     }
 
     pub(super) fn array<T: Pod>(&mut self, name: &str) -> Array<&mut MapData, Plain<T>> {
@@ -149,18 +160,33 @@ impl Object {
         }
     }
 
-    /// All flow halves of a tier.
-    pub(super) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
-        let name = match (tier, F::IS_V6) {
+    pub(super) fn flow_map<F: Stored>(
+        &mut self,
+        tier: Tier,
+    ) -> HashMap<&mut MapData, Plain<F::FlowKey>, Plain<F::Flow>> {
+        self.hash(match (tier, F::IS_V6) {
             (Tier::Established, false) => "FLOWS4",
             (Tier::Established, true) => "FLOWS6",
             (Tier::HalfOpen, false) => "HALF4",
             (Tier::HalfOpen, true) => "HALF6",
-        };
-        self.hash::<F::FlowKey, F::Flow>(name)
+        })
+    }
+
+    /// All flow halves of a tier.
+    pub(super) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
+        self.flow_map::<F>(tier)
             .iter()
             .map(|entry| entry.map(|(key, flow)| (key.0, flow.0)).unwrap())
             .collect()
+    }
+
+    /// Removes flow halves of a tier; what is not there is gone already.
+    pub(super) fn forget<F: Stored>(&mut self, tier: Tier, is_meant: impl Fn(&F::FlowKey) -> bool) {
+        let mut map = self.flow_map::<F>(tier);
+        let keys: Vec<_> = map.keys().map(Result::unwrap).collect();
+        for key in keys.iter().filter(|key| is_meant(&key.0)) {
+            map.remove(key).ok();
+        }
     }
 
     /// The counters, summed over the CPUs.

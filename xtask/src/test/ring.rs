@@ -3,7 +3,7 @@
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Ring {
+pub(crate) enum Ring {
     /// Format and lints.
     Lint,
     /// Pure tests, as the user.
@@ -12,16 +12,19 @@ pub(super) enum Ring {
     Kernel,
     /// Network namespaces and real sockets.
     Network,
+    /// What the kernel's programs cost, against their budgets.
+    Bench,
     /// A machine with only rustup, git and gcc.
     Fresh,
 }
 
 impl Ring {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Lint,
         Self::Host,
         Self::Kernel,
         Self::Network,
+        Self::Bench,
         Self::Fresh,
     ];
 
@@ -31,6 +34,7 @@ impl Ring {
             Self::Host => "host",
             Self::Kernel => "kernel",
             Self::Network => "network",
+            Self::Bench => "bench",
             Self::Fresh => "fresh",
         }
     }
@@ -42,21 +46,24 @@ impl Ring {
     /// What runs when no ring is named.
     pub(super) fn usual(long: bool, filtered: bool) -> Vec<Self> {
         let wanted = |ring: &Self| match ring {
-            Self::Lint => !filtered,
+            Self::Lint | Self::Bench => !filtered,
             Self::Fresh => long && !filtered,
             Self::Host | Self::Kernel | Self::Network => true,
         };
         Self::ALL.into_iter().filter(wanted).collect()
     }
 
-    /// Whether it consists of test executables.
+    /// Whether it consists of executables that the build of the tests makes.
     pub(super) const fn is_built(self) -> bool {
-        matches!(self, Self::Host | Self::Kernel | Self::Network)
+        matches!(
+            self,
+            Self::Host | Self::Kernel | Self::Network | Self::Bench
+        )
     }
 
     /// Whether its tests touch the kernel.
     pub(super) const fn needs_root(self) -> bool {
-        matches!(self, Self::Kernel | Self::Network)
+        matches!(self, Self::Kernel | Self::Network | Self::Bench)
     }
 
     /// The ring of an integration test, by the first word of its file's name.
