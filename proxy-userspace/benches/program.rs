@@ -41,6 +41,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         };
     }
+    // Who is often interrupted finds its caches full of others' things; what is not allowed to jump
+    // the queue still measures, with more loads.
+    rustix::process::nice(-15).ok();
     privilege::with_only(privilege::SHIPPED, move || program::bench::run(&options))
         .unwrap_or(ExitCode::FAILURE)
 }

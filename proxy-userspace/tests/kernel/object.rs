@@ -90,16 +90,6 @@ impl Object {
         program.test_run(options).unwrap().return_value as i32
     }
 
-    /// Runs a program many times over the same packet and returns the mean, in nanoseconds.
-    pub(super) fn time(&self, name: &str, packet: &[u8], repeat: u32) -> u32 {
-        let mut options = TestRunOptions::new();
-        options.data_in = Some(packet);
-        options.repeat = repeat;
-        let result = self.program(name).test_run(options).unwrap();
-        // The kernel reports the mean already.
-        result.duration.as_nanos() as u32
-    }
-
     pub(super) fn array<T: Pod>(&mut self, name: &str) -> Array<&mut MapData, Plain<T>> {
         self.ebpf.map_mut(name).unwrap().try_into().unwrap()
     }
@@ -160,6 +150,7 @@ impl Object {
         }
     }
 
+    /// The flow map of a tier.
     pub(super) fn flow_map<F: Stored>(
         &mut self,
         tier: Tier,
@@ -178,15 +169,6 @@ impl Object {
             .iter()
             .map(|entry| entry.map(|(key, flow)| (key.0, flow.0)).unwrap())
             .collect()
-    }
-
-    /// Removes flow halves of a tier; what is not there is gone already.
-    pub(super) fn forget<F: Stored>(&mut self, tier: Tier, is_meant: impl Fn(&F::FlowKey) -> bool) {
-        let mut map = self.flow_map::<F>(tier);
-        let keys: Vec<_> = map.keys().map(Result::unwrap).collect();
-        for key in keys.iter().filter(|key| is_meant(&key.0)) {
-            map.remove(key).ok();
-        }
     }
 
     /// The counters, summed over the CPUs.
