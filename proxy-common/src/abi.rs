@@ -13,7 +13,7 @@ pub mod meta;
 pub mod reference;
 pub mod settings;
 
-pub use bits::bit_of;
+pub use bits::{bit_of, socket_bit_of, trace_of};
 pub use counter::Counter;
 pub use endpoint::{Endpoint4, Endpoint6, EndpointFlags, EndpointKey4, EndpointKey6};
 pub use endpoint::{Frontends4, Frontends6, Slot};
@@ -24,7 +24,7 @@ pub use meta::Meta;
 pub use settings::Settings;
 
 /// Number of the map layout; any change of a shape or a meaning below raises it.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 
 /// Default capacities, in entries; each can be changed by a flag.
 pub mod capacity {

@@ -7,6 +7,8 @@
 //! The stack between the two hooks, conntrack included, sees one ordinary flow between client and
 //! endpoint, and never a Service address.
 
+pub mod claim;
+pub mod direct;
 pub mod egress;
 pub mod flow;
 pub mod header;
@@ -19,6 +21,7 @@ pub mod open;
 pub mod packet;
 pub mod repair;
 pub mod rewrite;
+pub mod sweep;
 pub mod tables;
 pub mod verdict;
 pub mod work;
@@ -26,6 +29,7 @@ pub mod work;
 pub use egress::egress;
 pub use ingress::ingress;
 pub use packet::Packet;
+pub use sweep::sweep;
 pub use tables::{Insert, Tables};
 pub use verdict::Verdict;
 

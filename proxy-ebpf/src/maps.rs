@@ -55,6 +55,9 @@ pub(crate) static VIP_BITS: Array<u64> = Array::with_max_entries(bits::WORDS, 0)
 pub(crate) static ENDPOINT_BITS: Array<u64> = Array::with_max_entries(bits::WORDS, 0);
 
 #[map]
+pub(crate) static TRACES: Array<u32> = Array::with_max_entries(bits::TRACES, 0);
+
+#[map]
 pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);
 
 /// For the controller, which tells by it whether it can adopt all the others.

@@ -8,9 +8,8 @@ use core::arch::asm;
 
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::PerCpuArray;
-use proxy_common::abi::{Family, Kind, V4, V6};
+use proxy_common::abi::{Family, Kind, Tier, V4, V6};
 use proxy_common::datapath::flow::Path;
-use proxy_common::datapath::repair;
 use proxy_common::datapath::tables::Past;
 use proxy_common::datapath::work::{Room, Work};
 
@@ -72,15 +71,15 @@ pub(crate) fn escape<F: Family>(work: &mut Work<F>) {
     unsafe { asm!("{p} = {p}", p = inout(reg) &raw mut *work => _, options(nostack)) }
 }
 
-/// The key of one half of a flow.
+/// The key of one half of a flow in a tier.
 #[inline(always)]
-pub(crate) fn key<'a, F: Family>(path: &Path<F>, kind: Kind) -> Option<&'a F::FlowKey> {
+pub(crate) fn key<'a, F: Family>(tier: Tier, path: &Path<F>, kind: Kind) -> Option<&'a F::FlowKey> {
     const { assert!(size_of::<F::FlowKey>() <= 40) };
     // SAFETY: the field has room for every key, is aligned to 8 bytes and is written before it is
     // read; no other program of this CPU runs in between.
     unsafe {
         let key = &mut *(&raw mut (*area()?).key).cast::<F::FlowKey>();
-        path.fill_key(kind, key);
+        path.fill_key(tier, kind, key);
         Some(key)
     }
 }
@@ -88,6 +87,7 @@ pub(crate) fn key<'a, F: Family>(path: &Path<F>, kind: Kind) -> Option<&'a F::Fl
 /// Key and value of one half of a flow.
 #[inline(always)]
 pub(crate) fn half<'a, F: Family>(
+    tier: Tier,
     path: &Path<F>,
     kind: Kind,
     past: Past,
@@ -98,19 +98,8 @@ pub(crate) fn half<'a, F: Family>(
         let area = area()?;
         let key = &mut *(&raw mut (*area).key).cast::<F::FlowKey>();
         let flow = &mut *(&raw mut (*area).flow).cast::<F::Flow>();
-        path.fill_key(kind, key);
+        path.fill_key(tier, kind, key);
         path.fill_half(kind, past, flow);
         Some((key, flow))
-    }
-}
-
-/// The value that notes direct traffic.
-#[inline(always)]
-pub(crate) fn direct<'a, F: Family>(key: &F::FlowKey, now: u32) -> Option<&'a F::Flow> {
-    // SAFETY: as in `key`.
-    unsafe {
-        let flow = (&raw mut (*area()?).flow).cast::<F::Flow>();
-        flow.write(repair::direct::<F>(key, now));
-        Some(&*flow)
     }
 }

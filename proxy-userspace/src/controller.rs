@@ -1,10 +1,11 @@
 //! Connects the parts: manifests and devices come in, tables and links follow.
 //!
-//! One task owns the plan and the tables, one follows the devices, and one thread attaches to
-//! them. They share nothing but channels.
+//! One task owns the plan and the tables, one follows the devices, one thread attaches to them, and
+//! one keeps the nftables tables. They share nothing but channels.
 
 mod devices;
 mod objects;
+mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::control::{Control, Devices};
-use crate::dataplane::{Fresh, PinError, Programs, Tables};
+use crate::dataplane::{Fresh, PinError, Programs, Sweeper, Tables};
 use crate::manifests::{Follower, Source, Update, follow};
+use crate::netfilter::Keeper;
 use crate::node;
 use crate::plan::{Plan, Summary};
 use devices::Attacher;
@@ -60,6 +62,10 @@ pub struct Kernel {
     pub programs: Programs,
     /// Maps to be pinned once they are true.
     pub fresh: Fresh,
+    /// Removes flows that are over.
+    pub sweeper: Sweeper,
+    /// Ticks of `jiffies` a second.
+    pub hz: u32,
 }
 
 /// Why the controller cannot go on.
@@ -97,15 +103,19 @@ pub async fn run(
         tables,
         programs,
         fresh,
+        sweeper,
+        hz,
     } = kernel;
     let Manifests { follower, updates } = config.manifests;
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
-    let objects = Objects::new(plan, tables, config.node, node_addresses);
+    let (netfilter, keeper, netfilter_state) = Keeper::new();
+    let mut keeping = tokio::task::spawn_blocking(move || keeper.run());
+    let objects = Objects::new(plan, tables, config.node, node_addresses, netfilter);
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
     let (device_state, known_devices) = watch::channel(Devices::default());
-    let control = control.serve(asks, known_devices);
+    let control = control.serve(asks, known_devices, netfilter_state);
     tokio::pin!(control);
 
     // Devices come once the tables are right: programs without tables would do no harm, but the
@@ -121,6 +131,7 @@ pub async fn run(
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
     let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
+    let mut sweeping = tokio::spawn(sweep::run(sweeper, hz));
     tokio::pin!(is_attached);
     let mut is_ready = false;
 
@@ -140,11 +151,14 @@ pub async fn run(
                 });
             }
             _ = &mut objects => return Err(ControllerError::Ended("table task")),
+            _ = &mut keeping => return Err(ControllerError::Ended("netfilter thread")),
+            _ = &mut sweeping => return Err(ControllerError::Ended("sweeper")),
             _ = &mut attaching => return Err(ControllerError::Ended("attaching thread")),
         }
     }
     // Without a watch the attaching thread ends. What it attached stays: links are pinned.
     watching.abort();
+    sweeping.abort();
     drop(watching.await);
     drop(attaching.await);
     Ok(())

@@ -16,10 +16,14 @@ mod network {
     mod churn;
     mod cleanup;
     mod devices;
+    mod direct;
     mod distribution;
     mod kill_points;
     mod lab;
+    mod late_attach;
     mod looking;
+    mod netfilter;
+    mod nftables;
     mod paths;
     mod pinned;
     mod restart;

@@ -10,6 +10,7 @@ use crate::setup;
 pub(crate) mod build;
 mod execute;
 mod fresh;
+mod kernels;
 mod lint;
 mod report;
 pub(crate) mod ring;
@@ -21,8 +22,8 @@ use tally::Tally;
 
 #[derive(Default, clap::Args)]
 pub(crate) struct Options {
-    /// Rings to run (lint, host, kernel, network, bench, fresh), all but fresh by default, and a filter
-    /// for the names of tests
+    /// Rings to run (lint, host, kernel, kernels, network, bench, fresh), all but fresh by default,
+    /// and a filter for the names of tests
     #[arg(value_name = "RING|FILTER")]
     words: Vec<String>,
     /// Also what waits or repeats much, and the fresh ring
@@ -72,6 +73,7 @@ fn run_rings(selection: &Selection, report: &mut Report) {
             Ring::Host | Ring::Kernel | Ring::Network | Ring::Bench => {
                 execute::run(ring, executables.as_deref().unwrap_or_default(), selection)
             }
+            Ring::Kernels => kernels::run(executables.as_deref().unwrap_or_default(), selection),
             Ring::Fresh => fresh::run(),
         };
         let tally = result.unwrap_or_else(|error| {
@@ -125,6 +127,7 @@ mod tests {
             Ring::Lint,
             Ring::Host,
             Ring::Kernel,
+            Ring::Kernels,
             Ring::Network,
             Ring::Bench,
         ];

@@ -16,6 +16,9 @@ pub enum Tier {
     Established,
     /// Anybody could have sent what was seen so far.
     HalfOpen,
+    /// Where one CPU at a time says what it puts in place of a half that is over: keys of their
+    /// own, in the map of the half-open flows, and only for the moment that this takes.
+    Renewal,
 }
 
 /// Where a half applies.
@@ -28,6 +31,18 @@ impl Hook {
     pub const INGRESS: Self = Self(0);
     /// Packets that go out: tc egress.
     pub const EGRESS: Self = Self(1);
+    /// Added to the others in the keys of [`Tier::Renewal`].
+    const RENEWAL: u8 = 2;
+
+    /// The hook of keys of a tier.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(self, tier: Tier) -> Self {
+        match tier {
+            Tier::Renewal => Self(self.0 | Self::RENEWAL),
+            Tier::Established | Tier::HalfOpen => self,
+        }
+    }
 }
 
 /// What a half does to its packets.
@@ -152,11 +167,11 @@ pub struct FlowState {
     pub new_sport: Port,
     /// The destination port after rewriting.
     pub new_dport: Port,
-    /// Service port that made the flow.
+    /// Service port that made the flow; 0 for a direct one.
     pub service: u32,
-    /// Index of the endpoint.
+    /// Index of the endpoint; 0 for a direct flow.
     pub endpoint: u32,
-    /// Generation of that slot when it was chosen.
+    /// Generation of that slot when it was chosen; 0 for a direct flow.
     pub generation: u32,
     /// Time of the last packet, seconds, a few seconds coarse.
     pub last_seen: u32,

@@ -2,6 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::lottery::MOST_RULES;
+
 /// Settings of the kernel programs. All words, so that there is no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -19,11 +21,14 @@ pub struct Settings {
     pub rewrite_count: u32,
     /// 1: time and randomness come from the test map, so that a test controls both.
     pub test_sources: u32,
+    /// 1: the kernel knows atomic `or` and `and` (5.12), which every supported one does; 0: flows
+    /// are marked without them, which only a test on one CPU may ask for.
+    pub has_atomics: u32,
 }
 
 impl Settings {
     /// Highest cascade limit that every supported kernel verifies.
-    pub const MAX_CASCADE_LIMIT: u32 = 4096;
+    pub const MAX_CASCADE_LIMIT: u32 = MOST_RULES;
 
     /// The defaults, on a kernel with `hz` ticks a second.
     pub const fn with_hz(hz: u32) -> Self {
@@ -35,6 +40,7 @@ impl Settings {
             rewrite_low: 61_000,
             rewrite_count: 4_536,
             test_sources: 0,
+            has_atomics: 1,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing is written on the hot path: only a new state bit, a noted time that has grown old, and
 //! the move to the established tier touch the maps, and then both halves.
 
+use super::direct::leave_trace;
 use super::header::Transport;
 use super::lifetime::{self, is_stale};
 use super::tables::{Insert, Past, Tables, Touch};
@@ -135,6 +136,7 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
         return Step::NONE;
     }
     work.moves = moves;
+    leave_trace(tables, work, moves || tier == Tier::Established);
     work.kind = Kind::DNAT;
     tables.part(Part::NoteHalf, work);
     work.kind = Kind::UNDNAT;

@@ -4,7 +4,7 @@ use super::flow::Path;
 use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::{Counter, Family, Frontend, Kind, Slot, State, Tier};
-use crate::net::Port;
+use crate::net::{Port, Proto};
 
 /// How an insertion of a new key ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,12 @@ pub trait Tables<F: Family> {
     fn may_be_frontend(&self, addr: F::Addr) -> bool;
     /// Whether packets from this address can be an endpoint's.
     fn may_be_endpoint(&self, addr: F::Addr) -> bool;
+    /// Whether an endpoint may listen there.
+    fn may_be_served(&self, addr: F::Addr, port: Port, proto: Proto) -> bool;
+    /// When a flow was last noted that leaves its trace at this index; 0 if never.
+    fn trace(&self, index: u32) -> u32;
+    /// Leaves such a trace.
+    fn leave_trace(&mut self, index: u32, now: u32);
     /// The frontend at this key.
     fn frontend(&self, key: &F::FrontendKey) -> Option<Frontend>;
     /// One slot of the set array.
@@ -66,12 +72,10 @@ pub trait Tables<F: Family> {
     fn replace(&mut self, tier: Tier, path: &Path<F>, kind: Kind, past: Past) -> bool;
     /// Removes one half of a flow.
     fn remove(&mut self, tier: Tier, path: &Path<F>, kind: Kind);
+    /// Removes the half at a key.
+    fn remove_key(&mut self, tier: Tier, key: &F::FlowKey);
     /// Applies `touch` to one half of a flow, in place; `false` if there is no such half.
     fn touch(&mut self, tier: Tier, path: &Path<F>, kind: Kind, touch: Touch) -> bool;
-    /// Notes packets with this key as direct traffic, unless they are known.
-    fn insert_direct(&mut self, key: &F::FlowKey, now: u32) -> Insert;
-    /// Applies `touch` to noted direct traffic.
-    fn touch_direct(&mut self, tier: Tier, key: &F::FlowKey, touch: Touch) -> bool;
 
     /// Runs a slow part; see [`super::work`].
     fn part(&mut self, part: Part, work: &mut Work<F>) -> Step;

@@ -8,9 +8,10 @@ use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use super::memory::world::{World, client_addr, endpoint_addr, vip};
 use super::memory::{MemoryPacket, MemoryRoom, MemoryTables};
 use super::{Verdict, egress, ingress};
-use crate::abi::{Counter, Settings, Tier};
+use crate::abi::{Counter, Kind, Settings, Tier};
 use crate::net::{Proto, eth};
 
+mod direct;
 mod hairpin;
 mod open;
 mod remains;
@@ -146,6 +147,20 @@ impl Node {
     fn halves(&mut self, tier: Tier) -> usize {
         let tables = self.tables();
         tables.v4.tier(tier).len() + tables.v6.tier(tier).len()
+    }
+
+    /// The kinds of all halves.
+    fn kinds(&mut self) -> Vec<Kind> {
+        let tables = self.tables();
+        let v4 = [&tables.v4.flows, &tables.v4.half_open];
+        let v6 = [&tables.v6.flows, &tables.v6.half_open];
+        let v4 = v4
+            .into_iter()
+            .flat_map(|map| map.values().map(|flow| flow.state));
+        let v6 = v6
+            .into_iter()
+            .flat_map(|map| map.values().map(|flow| flow.state));
+        v4.chain(v6).map(|state| state.marks.kind()).collect()
     }
 
     /// Loses every half at one hook, as a full table does.

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use kube_lottery::dataplane::load::OBJECT;
 use kube_lottery::dataplane::{LogLevel, settings};
 use proxy_common::abi::{Settings, reference};
 use proxy_common::datapath::memory::world::World;
@@ -71,8 +72,8 @@ fn measure(samples: Samples) -> Runner {
     for n in 0..reference::FRONTENDS {
         world.service(([0; 4].into(), n), Proto::TCP, &[]);
     }
-    let mut object = Object::load_with(settings, LogLevel::Off, FLOWS);
-    object.add(&["noop", "reference_known", "reference_new"]);
+    let others = ["sweeper", "noop", "reference_known", "reference_new"];
+    let mut object = Object::load_with(OBJECT, settings, LogLevel::Off, FLOWS, &others);
     object.write(&world.tables);
     let mut runner = Runner::new(object, FLOWS, samples);
     let opened = Instant::now();

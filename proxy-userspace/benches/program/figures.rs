@@ -84,6 +84,7 @@ impl Figures {
         };
         let mut programs: Vec<_> = PROGRAMS
             .iter()
+            .chain(&["sweeper"])
             .map(|name| Program::new(runner, name, &kernel, budgets))
             .collect();
         let mut paths: Vec<_> = runner

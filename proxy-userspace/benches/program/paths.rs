@@ -51,7 +51,9 @@ impl Paths {
         let known = [("known-tcp", Proto::TCP), ("known-udp", Proto::UDP)]
             .map(|(name, proto)| (name, cycle(proto, 1)));
         let endpoint = unmarked(&world.tables, |n| endpoint_addr(is_v6, n));
-        world.service((vip(is_v6, 5000), 80), Proto::TCP, &[(endpoint, 8080)]);
+        for proto in [Proto::TCP, Proto::UDP] {
+            world.service((vip(is_v6, 5000), 80), proto, &[(endpoint, 8080)]);
+        }
         let stranger = unmarked(&world.tables, |n| vip(is_v6, 10_000 + n));
         Self {
             is_v6,
@@ -83,9 +85,11 @@ impl Paths {
                 runner.walk(way, &between(cycle.proto, client, cycle.door(), way, says));
             }
         }
-        for (way, says) in says {
-            let frame = between(Proto::TCP, client, self.endpoint, way, says);
-            runner.run(way.program(), &frame, 1);
+        for proto in [Proto::TCP, Proto::UDP] {
+            for (way, says) in says {
+                let frame = between(proto, client, self.endpoint, way, says);
+                runner.run(way.program(), &frame, 1);
+            }
         }
         self.known.len() as u64 * u64::from(cycle::LEN)
     }
@@ -109,7 +113,10 @@ impl Paths {
         let mut peers = vec![
             ("none", Proto::TCP, self.stranger),
             ("other-port", Proto::TCP, (served.door().0, 1)),
-            ("direct-known", Proto::TCP, self.endpoint),
+            ("direct-tcp", Proto::TCP, self.endpoint),
+            ("direct-udp", Proto::UDP, self.endpoint),
+            // An endpoint's pod as a client.
+            ("pod-client", Proto::TCP, (self.endpoint.0, 50_000)),
         ];
         let known = self.known.iter().filter(|_| established);
         peers.extend(known.map(|(name, cycle)| (*name, cycle.proto, cycle.door())));
@@ -186,7 +193,7 @@ impl Paths {
     /// A client that speaks to an endpoint without a Service.
     fn direct(&self, runner: &mut Runner) {
         for (way, says) in [(Way::In, Says::Syn), (Way::Out, Says::SynAck)] {
-            for subject in [NOOP, self.path("direct-new", way)] {
+            for subject in [NOOP, self.path("new-direct", way)] {
                 for _ in 0..RUNS {
                     let client = runner.fresh_client(self.is_v6, 0);
                     let frame = between(Proto::TCP, client, self.endpoint, way, says);

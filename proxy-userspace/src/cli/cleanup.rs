@@ -1,10 +1,12 @@
 //! `kube-lottery cleanup`
 
+use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
-use crate::dataplane::{Lock, Place, cleanup};
+use crate::dataplane::{Cleanup, Lock, PinError, Place, cleanup};
+use crate::netfilter::{Leftover, leftovers};
 
 /// Flags of `cleanup`.
 #[derive(Debug, clap::Args)]
@@ -17,10 +19,44 @@ pub(super) struct Args {
     bpf_dir: PathBuf,
 }
 
+/// Something to remove.
+enum Item {
+    Table(Leftover),
+    Pinned(Cleanup),
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(table) => table.fmt(f),
+            Self::Pinned(item) => item.fmt(f),
+        }
+    }
+}
+
+impl Item {
+    fn remove(&self) -> Result<()> {
+        match self {
+            Self::Table(table) => table
+                .remove()
+                .with_context(|| format!("cannot remove {table}")),
+            Self::Pinned(item) => item.carry_out().map_err(PinError::into),
+        }
+    }
+}
+
+/// Everything, in a safe order: as long as programs translate, the tables drop nothing.
+fn items(place: &Place) -> Vec<Item> {
+    // Where nftables cannot be read there is nothing of ours in it.
+    let tables = leftovers().unwrap_or_default().into_iter().map(Item::Table);
+    let pinned = cleanup(place).into_iter().map(Item::Pinned);
+    tables.chain(pinned).collect()
+}
+
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "its output")]
 pub(super) fn execute(args: &Args) -> Result<()> {
     let place = Place::here(&args.bpf_dir)?;
-    let all = cleanup(&place);
+    let all = items(&place);
     if all.is_empty() {
         println!("nothing to remove");
         return Ok(());
@@ -31,16 +67,21 @@ pub(super) fn execute(args: &Args) -> Result<()> {
         }
         return Ok(());
     }
-    // A controller that runs would attach again, or pin what nobody finds.
-    let _lock = Lock::take(&place)?;
+    // A controller that runs would attach again, or pin what nobody finds. Where there is no folder
+    // there is none.
+    let _lock = if place.folder().is_dir() {
+        Some(Lock::take(&place)?)
+    } else {
+        None
+    };
     let mut failed = 0;
     // Looked at again: whoever held the lock until now may have changed it.
-    for item in cleanup(&place) {
-        match item.carry_out() {
+    for item in items(&place) {
+        match item.remove() {
             Ok(()) => println!("removed {item}"),
             Err(error) => {
                 failed += 1;
-                eprintln!("{:#}", anyhow::Error::new(error));
+                eprintln!("{error:#}");
             }
         }
     }

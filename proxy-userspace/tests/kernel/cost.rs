@@ -1,6 +1,7 @@
 //! How large the programs are at most: with every log statement and the longest cascade. What they
 //! cost as they are shipped is measured by the benchmark.
 
+use aya::util::KernelVersion;
 use proxy_common::abi::Settings;
 
 use super::is_root;
@@ -22,7 +23,10 @@ fn every_program_loads_and_its_size_is_printed() {
             info.size_translated().unwrap_or_default(),
             info.size_jitted(),
         );
+        // Told since 5.16.
+        let is_told = KernelVersion::current().unwrap() >= KernelVersion::new(5, 16, 0);
         // A third of the verifier's limit: room for what is to come.
-        assert!((1..333_000).contains(&verified), "{name}: {verified}");
+        let sane = u32::from(is_told)..333_000;
+        assert!(sane.contains(&verified), "{name}: {verified}");
     }
 }

@@ -6,8 +6,7 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::load::OBJECT;
-use kube_lottery::dataplane::{LogLevel, Plain};
+use kube_lottery::dataplane::{LogLevel, Plain, Sweeper};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
@@ -28,13 +27,14 @@ pub(super) struct Run {
 }
 
 impl Object {
-    /// Loads every program with these settings, and with every log statement.
-    pub(super) fn load(settings: Settings) -> Self {
-        Self::load_with(settings, LogLevel::Trace, 1 << 20)
-    }
-
-    /// The same with this log level, and flow maps of this size.
-    pub(super) fn load_with(settings: Settings, log: LogLevel, flows: u32) -> Self {
+    /// Loads the classifiers and these `others` of an object, with flow maps for so many `flows`.
+    pub(super) fn load_with(
+        object: &[u8],
+        settings: Settings,
+        log: LogLevel,
+        flows: u32,
+        others: &[&str],
+    ) -> Self {
         let settings = Plain(settings);
         let log = log as u8;
         let mut loader = EbpfLoader::new();
@@ -44,22 +44,19 @@ impl Object {
         for map in ["FLOWS4", "FLOWS6", "HALF4", "HALF6"] {
             loader.map_max_entries(map, flows);
         }
-        let mut object = Self {
-            ebpf: loader.load(OBJECT).unwrap(),
-        };
-        object.add(&PROGRAMS);
-        object
-    }
-
-    /// Loads more programs of the object.
-    pub(super) fn add(&mut self, programs: &[&str]) {
-        for name in programs {
-            let program = self.ebpf.program_mut(name).unwrap();
-            let program: &mut SchedClassifier = program.try_into().unwrap();
+        let mut ebpf = loader.load(object).unwrap();
+        for name in PROGRAMS.iter().chain(others) {
+            let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
             }
         }
+        Self { ebpf }
+    }
+
+    /// What removes flows that are over.
+    pub(super) fn sweeper(&self) -> Sweeper {
+        Sweeper::of(&self.ebpf).unwrap()
     }
 
     pub(super) fn program(&self, name: &str) -> &SchedClassifier {
@@ -158,8 +155,8 @@ impl Object {
         self.hash(match (tier, F::IS_V6) {
             (Tier::Established, false) => "FLOWS4",
             (Tier::Established, true) => "FLOWS6",
-            (Tier::HalfOpen, false) => "HALF4",
-            (Tier::HalfOpen, true) => "HALF6",
+            (Tier::HalfOpen | Tier::Renewal, false) => "HALF4",
+            (Tier::HalfOpen | Tier::Renewal, true) => "HALF6",
         })
     }
 
@@ -178,6 +175,12 @@ impl Object {
         (0..Counter::COUNT)
             .map(|index| map.get(&index, 0).unwrap().iter().sum())
             .collect()
+    }
+
+    /// When flows were last noted.
+    pub(super) fn traces(&mut self) -> Vec<u32> {
+        let map = self.array::<u32>("TRACES");
+        map.iter().map(|trace| trace.unwrap().0).collect()
     }
 
     /// New flows per element of an endpoint array.

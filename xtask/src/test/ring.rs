@@ -10,19 +10,22 @@ pub(crate) enum Ring {
     Host,
     /// The kernel runs single programs.
     Kernel,
+    /// Other kernels do, emulated.
+    Kernels,
     /// Network namespaces and real sockets.
     Network,
-    /// What the kernel's programs cost, against their budgets.
+    /// What the programs cost, against their budgets.
     Bench,
     /// A machine with only rustup, git and gcc.
     Fresh,
 }
 
 impl Ring {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Lint,
         Self::Host,
         Self::Kernel,
+        Self::Kernels,
         Self::Network,
         Self::Bench,
         Self::Fresh,
@@ -33,6 +36,7 @@ impl Ring {
             Self::Lint => "lint",
             Self::Host => "host",
             Self::Kernel => "kernel",
+            Self::Kernels => "kernels",
             Self::Network => "network",
             Self::Bench => "bench",
             Self::Fresh => "fresh",
@@ -46,18 +50,19 @@ impl Ring {
     /// What runs when no ring is named.
     pub(super) fn usual(long: bool, filtered: bool) -> Vec<Self> {
         let wanted = |ring: &Self| match ring {
-            Self::Lint | Self::Bench => !filtered,
+            // Of a single test, the kernel at hand says enough, and nothing of what things cost.
+            Self::Lint | Self::Kernels | Self::Bench => !filtered,
             Self::Fresh => long && !filtered,
             Self::Host | Self::Kernel | Self::Network => true,
         };
         Self::ALL.into_iter().filter(wanted).collect()
     }
 
-    /// Whether it consists of executables that the build of the tests makes.
+    /// Whether it runs test executables.
     pub(super) const fn is_built(self) -> bool {
         matches!(
             self,
-            Self::Host | Self::Kernel | Self::Network | Self::Bench
+            Self::Host | Self::Kernel | Self::Kernels | Self::Network | Self::Bench
         )
     }
 

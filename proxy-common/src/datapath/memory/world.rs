@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::vec::Vec;
 
 use super::MemoryTables;
-use crate::abi::bits::bit_of;
+use crate::abi::bits::{bit_of, socket_bit_of};
 use crate::abi::{
     Endpoint4, Endpoint6, EndpointFlags, EndpointSet, Family as _, Frontend, FrontendFlags,
     Frontends4, Frontends6, Settings, Slot, V4, V6,
@@ -19,11 +19,15 @@ pub struct World {
     next_endpoint: u32,
 }
 
-fn set_bit<A: Address>(words: &mut [u64], addr: A) {
-    let (word, mask) = bit_of(addr);
+fn set_bit(words: &mut [u64], (word, mask): (u32, u64)) {
     if let Some(bits) = words.get_mut(word as usize) {
         *bits |= mask;
     }
+}
+
+fn set_endpoint_bits<A: Address>(words: &mut [u64], addr: A, port: Port, proto: Proto) {
+    set_bit(words, bit_of(addr));
+    set_bit(words, socket_bit_of(addr, port, proto));
 }
 
 impl World {
@@ -56,7 +60,7 @@ impl World {
             };
             self.tables.sets.extend(same.iter().map(|_| slot));
             if let Some((addr, port)) = same.first() {
-                self.endpoint(id, service, *addr, *port);
+                self.endpoint((id, service), *addr, *port, proto);
                 self.reverse(vip, proto, *addr, *port);
             }
         }
@@ -72,12 +76,12 @@ impl World {
         let port = Port::new(vip.1);
         match vip.0 {
             IpAddr::V4(addr) => {
-                set_bit(&mut self.tables.frontend_bits, Ip4::from(addr));
+                set_bit(&mut self.tables.frontend_bits, bit_of(Ip4::from(addr)));
                 let key = V4::frontend_key(addr.into(), port, proto);
                 self.tables.v4.frontends.insert(key, frontend);
             }
             IpAddr::V6(addr) => {
-                set_bit(&mut self.tables.frontend_bits, Ip6::from(addr));
+                set_bit(&mut self.tables.frontend_bits, bit_of(Ip6::from(addr)));
                 let key = V6::frontend_key(addr.into(), port, proto);
                 self.tables.v6.frontends.insert(key, frontend);
             }
@@ -85,11 +89,11 @@ impl World {
         service
     }
 
-    fn endpoint(&mut self, id: u32, service: u32, addr: IpAddr, port: u16) {
+    fn endpoint(&mut self, (id, service): (u32, u32), addr: IpAddr, port: u16, proto: Proto) {
         let port = Port::new(port);
         match addr {
             IpAddr::V4(addr) => {
-                set_bit(&mut self.tables.endpoint_bits, Ip4::from(addr));
+                set_endpoint_bits(&mut self.tables.endpoint_bits, Ip4::from(addr), port, proto);
                 self.tables.v4.endpoints.insert(
                     id,
                     Endpoint4 {
@@ -103,7 +107,7 @@ impl World {
                 );
             }
             IpAddr::V6(addr) => {
-                set_bit(&mut self.tables.endpoint_bits, Ip6::from(addr));
+                set_endpoint_bits(&mut self.tables.endpoint_bits, Ip6::from(addr), port, proto);
                 self.tables.v6.endpoints.insert(
                     id,
                     Endpoint6 {
