@@ -22,6 +22,7 @@ mod kernel {
     mod lottery;
     mod object;
     mod old;
+    mod privilege;
     mod race;
     mod sweep;
     mod tables;
