@@ -6,6 +6,7 @@
 
 use core::arch::asm;
 
+use aya_ebpf::bindings::bpf_fib_lookup;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::PerCpuArray;
 use proxy_common::abi::{Family, Kind, Tier, V4, V6};
@@ -13,11 +14,12 @@ use proxy_common::datapath::flow::Path;
 use proxy_common::datapath::tables::Past;
 use proxy_common::datapath::work::{Room, Work};
 
-/// Room for the largest key and the largest value of a flow map.
+/// Room for the largest key and the largest value of a flow map, and a question about routes.
 #[repr(C, align(8))]
 struct Area {
     key: [u8; 40],
-    flow: [u8; 64],
+    flow: [u8; 72],
+    fib: bpf_fib_lookup,
 }
 
 #[map]
@@ -92,7 +94,7 @@ pub(crate) fn half<'a, F: Family>(
     kind: Kind,
     past: Past,
 ) -> Option<(&'a F::FlowKey, &'a F::Flow)> {
-    const { assert!(size_of::<F::Flow>() <= 64) };
+    const { assert!(size_of::<F::Flow>() <= 72) };
     // SAFETY: as in `key`.
     unsafe {
         let area = area()?;
@@ -102,4 +104,12 @@ pub(crate) fn half<'a, F: Family>(
         path.fill_half(kind, past, flow);
         Some((key, flow))
     }
+}
+
+/// A question about routes; what is in it is of an earlier one.
+#[inline(always)]
+pub(crate) fn fib<'a>() -> Option<&'a mut bpf_fib_lookup> {
+    // SAFETY: plain integers, for which every value is valid; no other program of this CPU runs in
+    // between.
+    unsafe { Some(&mut (*area()?).fib) }
 }

@@ -4,7 +4,7 @@ use aya_ebpf::helpers::generated::bpf_jiffies64;
 use aya_ebpf::maps::Array;
 use proxy_common::abi::bits::{bit_of, socket_bit_of};
 use proxy_common::abi::flow::{Flow as _, Marks};
-use proxy_common::abi::{Counter, Family, Frontend, Kind, Slot, State, Tier, V4, V6};
+use proxy_common::abi::{Counter, Device, Family, Frontend, Hop, Kind, Slot, State, Tier, V4, V6};
 use proxy_common::datapath::flow::Path;
 use proxy_common::datapath::tables::{Past, Touch};
 use proxy_common::datapath::verdict::Step;
@@ -224,6 +224,32 @@ macro_rules! tables {
                     }
                 }
                 true
+            }
+
+            #[inline(always)]
+            fn set_hop(
+                &mut self,
+                tier: Tier,
+                key: &<$family as Family>::FlowKey,
+                hop: Hop,
+            ) -> bool {
+                let found = match tier {
+                    Tier::Established => maps::$flows.get_ptr_mut(key),
+                    Tier::HalfOpen | Tier::Renewal => maps::$half_open.get_ptr_mut(key),
+                };
+                let Some(flow) = found else {
+                    return false;
+                };
+                // SAFETY: a live element; other CPUs see the old word or the new one.
+                unsafe { (&raw mut (*flow).state_mut().hop).write_volatile(hop) };
+                true
+            }
+
+            #[inline(always)]
+            fn device(&self, index: u32) -> Option<&Device> {
+                // SAFETY: the borrow of `self` ends before the next change by this program. What
+                // the controller writes meanwhile is another element.
+                unsafe { maps::DEVICES.get(index) }
             }
 
             #[inline(always)]

@@ -4,10 +4,12 @@
 //! one keeps the nftables tables. They share nothing but channels.
 
 mod devices;
+mod locals;
 mod objects;
 mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -111,7 +113,15 @@ pub async fn run(
     let (synced, mut is_synced) = oneshot::channel();
     let (netfilter, keeper, netfilter_state) = Keeper::new();
     let mut keeping = tokio::task::spawn_blocking(move || keeper.run());
-    let objects = Objects::new(plan, tables, config.node, node_addresses, netfilter);
+    let (local_endpoints, endpoints) = watch::channel(BTreeSet::new());
+    let objects = Objects::new(
+        plan,
+        tables,
+        config.node,
+        node_addresses,
+        local_endpoints,
+        netfilter,
+    );
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
     let (device_state, known_devices) = watch::channel(Devices::default());
@@ -128,6 +138,7 @@ pub async fn run(
     fresh.pin()?;
     let (wanted, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
+    let mut keeping_neighbours = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
     let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
@@ -150,6 +161,12 @@ pub async fn run(
                     _ => ControllerError::Ended("device watch"),
                 });
             }
+            ended = &mut keeping_neighbours => {
+                return Err(match ended {
+                    Ok(Err(error)) => error.into(),
+                    _ => ControllerError::Ended("neighbour task"),
+                });
+            }
             _ = &mut objects => return Err(ControllerError::Ended("table task")),
             _ = &mut keeping => return Err(ControllerError::Ended("netfilter thread")),
             _ = &mut sweeping => return Err(ControllerError::Ended("sweeper")),
@@ -160,8 +177,40 @@ pub async fn run(
     watching.abort();
     sweeping.abort();
     drop(watching.await);
+    keeping_neighbours.abort();
     drop(attaching.await);
     Ok(())
+}
+
+/// Has the kernel keep the endpoints in mind that are on bridges of this node.
+async fn keep_neighbours(
+    endpoints: watch::Receiver<BTreeSet<IpAddr>>,
+    mut devices: watch::Receiver<Wanted>,
+) -> Result<(), node::WatchError> {
+    let (sender, networks) = watch::channel(BTreeSet::new());
+    let tell = async move {
+        while devices.changed().await.is_ok() {
+            let now = bridged_networks(devices.borrow_and_update().as_ref());
+            sender.send_if_modified(|known| {
+                let is_new = *known != now;
+                *known = now;
+                is_new
+            });
+        }
+    };
+    tokio::select! {
+        ended = node::neighbours::keep(endpoints, networks) => ended,
+        () = tell => Ok(()),
+    }
+}
+
+/// The networks that are on link on the bridges of these devices.
+fn bridged_networks(devices: Option<&BTreeMap<u32, node::Device>>) -> BTreeSet<node::OnLink> {
+    let devices = devices.into_iter().flat_map(BTreeMap::values);
+    let bridges = devices.filter_map(|device| device.bridge.as_ref());
+    bridges
+        .flat_map(|bridge| bridge.networks.iter().copied())
+        .collect()
 }
 
 /// Questions that may wait for an answer.

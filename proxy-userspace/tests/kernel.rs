@@ -20,8 +20,10 @@ mod kernel {
     mod generate;
     mod golden;
     mod lottery;
+    mod neighbours;
     mod object;
     mod old;
+    mod ports;
     mod privilege;
     mod race;
     mod sweep;

@@ -20,7 +20,7 @@ use super::rewrite::Change;
 use super::tables::Past;
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow, FlowKey as _, Marks};
-use crate::abi::{Family, FlowState, Hook, Kind, Tier, trace_of};
+use crate::abi::{Family, FlowState, Hook, Hop, Kind, Tier, trace_of};
 use crate::net::{Port, Proto};
 use bytemuck::Zeroable as _;
 
@@ -49,6 +49,8 @@ pub struct Path<F: Family> {
     pub slot: u32,
     /// Generation of that element when it was chosen.
     pub generation: u32,
+    /// The way from a bridge port to the endpoint, as far as it is known.
+    pub hop: Hop,
 }
 
 /// Addresses and ports, the source's first.
@@ -72,6 +74,7 @@ impl<F: Family> Path<F> {
             service: 0,
             slot: 0,
             generation: 0,
+            hop: Hop::UNKNOWN,
         }
     }
 
@@ -90,9 +93,10 @@ impl<F: Family> Path<F> {
         self.service = state.service;
         self.slot = state.endpoint;
         self.generation = state.generation;
+        self.hop = state.hop;
     }
 
-    /// Reads the flow off its endpoint's half.
+    /// Reads the flow off its endpoint's half, which does not know the way there.
     #[inline(always)]
     pub fn read_reverse(&mut self, key: &F::FlowKey, flow: &F::Flow) {
         let state = flow.state();
@@ -107,6 +111,7 @@ impl<F: Family> Path<F> {
         self.service = state.service;
         self.slot = state.endpoint;
         self.generation = state.generation;
+        self.hop = Hop::UNKNOWN;
     }
 
     /// Begins the flow of packets with `key` to an endpoint.
@@ -123,6 +128,7 @@ impl<F: Family> Path<F> {
         self.service = service;
         self.slot = slot;
         self.generation = endpoint.generation();
+        self.hop = Hop::UNKNOWN;
     }
 
     /// The direct flow of packets with `key`, as they come in.
@@ -151,6 +157,7 @@ impl<F: Family> Path<F> {
         self.service = 0;
         self.slot = 0;
         self.generation = 0;
+        self.hop = Hop::UNKNOWN;
     }
 
     /// Whether the client speaks to the endpoint without a Service.
@@ -295,6 +302,11 @@ impl<F: Family> Path<F> {
             proof: past.proof,
             marks: Marks::new(kind, past.state).hairpin(self.is_hairpin()),
             reserved: 0,
+            hop: if kind == Kind::DNAT {
+                self.hop
+            } else {
+                Hop::UNKNOWN
+            },
         };
         half.fill(addrs, state);
     }
@@ -353,6 +365,7 @@ mod tests {
             service: 7,
             slot: 9,
             generation: 3,
+            hop: Hop::UNKNOWN,
         }
     }
 

@@ -1,9 +1,10 @@
 //! Packets that come in: towards a Service, or back from an endpoint to itself.
 
+use super::bridge::{Seat, is_passing_by, steer};
 use super::direct::{self, open_direct};
 use super::flow::destination_of;
 use super::header::{Transport, Wire};
-use super::lifetime;
+use super::lifetime::{self, is_stale};
 use super::note::{Event, Sender, is_quiet};
 use super::open::{is_current, is_spent, open};
 use super::packet::Packet;
@@ -12,7 +13,7 @@ use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Counter, Family, FlowState, Hook, Kind, Tier, V4, V6, trace_of};
+use crate::abi::{Counter, Family, FlowState, Hook, Hop, Kind, Tier, V4, V6, trace_of};
 use crate::net::eth;
 use crate::net::tcp::Flags;
 
@@ -28,9 +29,40 @@ where
     if packet.has_vlan() || packet.is_for_other_host() {
         return Verdict::Pass;
     }
+    by_family(packet, tables, room, network, Seat::Device)
+}
+
+/// Handles a packet that came in by a port of a bridge.
+#[inline(always)]
+pub fn port_ingress<P, T, R>(packet: &mut P, tables: &mut T, room: &mut R, seat: Seat) -> Verdict
+where
+    P: Packet,
+    T: Tables<V4> + Tables<V6>,
+    R: Room<V4> + Room<V6>,
+{
+    // To a port, frames for its bridge are overheard ones.
+    if packet.has_vlan() {
+        return Verdict::Pass;
+    }
+    by_family(packet, tables, room, eth::LEN, seat)
+}
+
+#[inline(always)]
+fn by_family<P, T, R>(
+    packet: &mut P,
+    tables: &mut T,
+    room: &mut R,
+    network: usize,
+    seat: Seat,
+) -> Verdict
+where
+    P: Packet,
+    T: Tables<V4> + Tables<V6>,
+    R: Room<V4> + Room<V6>,
+{
     match packet.protocol() {
-        eth::IPV4 => of_family::<V4, P, T, R>(packet, tables, room, network),
-        eth::IPV6 => of_family::<V6, P, T, R>(packet, tables, room, network),
+        eth::IPV4 => of_family::<V4, P, T, R>(packet, tables, room, network, seat),
+        eth::IPV6 => of_family::<V6, P, T, R>(packet, tables, room, network, seat),
         _ => Verdict::Pass,
     }
 }
@@ -41,12 +73,16 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     tables: &mut T,
     room: &mut R,
     offset: usize,
+    seat: Seat,
 ) -> Verdict {
     let Some(network) = F::network(packet, offset) else {
         return Verdict::Pass;
     };
     let is_service = tables.may_be_frontend(network.dst);
     if !is_service && !tables.may_be_endpoint(network.dst) {
+        return Verdict::Pass;
+    }
+    if is_passing_by(seat, packet, tables) {
         return Verdict::Pass;
     }
     if network.is_fragment {
@@ -68,7 +104,10 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
         Hook::INGRESS,
     );
     work.event = Event::new(Sender::Client, &transport, tables.now());
-    let step = decide(tables, work);
+    let step = decide(tables, work, seat);
+    if seat.is_port() && step == Step::REWRITE && steer(packet, tables, work).is_none() {
+        return drop(tables, Counter::DropRewrite);
+    }
     finish(packet, tables, work, &network.place(&transport), step)
 }
 
@@ -114,8 +153,8 @@ pub(super) fn drop<F: Family, T: Tables<F>>(tables: &mut T, reason: Counter) -> 
 }
 
 #[inline(always)]
-fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let step = known(tables, work);
+fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, seat: Seat) -> Step {
+    let step = known(tables, work, seat);
     if step == Step::OPEN {
         return open(tables, work);
     }
@@ -127,14 +166,24 @@ fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
 
 /// What the flow table says of a packet.
 #[inline(always)]
-fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, seat: Seat) -> Step {
+    if seat.is_port() {
+        work.asks = false;
+    }
     let Some((tier, flow)) = find(tables, &work.key) else {
         return tables.part(Part::Miss, work);
     };
     work.change = destination_of(flow);
     let state = flow.state();
     if state.marks.kind() == Kind::UNSNAT {
+        if seat.is_port() {
+            // Out by the door it came in by, which is no bridge's way.
+            work.hop = Hop::ELSEWHERE;
+        }
         return Step::REWRITE;
+    }
+    if seat.is_port() {
+        work.hop = state.hop;
     }
     let is_quiet = is_quiet(tier, state, &work.event);
     if may_choose_again(tables, state, &work.event) {
@@ -148,6 +197,10 @@ fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
         };
     }
     if !is_quiet {
+        if seat.is_port() {
+            // As old as the noted time is what is known of the way.
+            work.asks = is_stale(work.event.is_tcp, state.last_seen, work.event.now);
+        }
         work.tier = tier;
         tables.part(Part::Note, work);
     }
@@ -176,6 +229,8 @@ pub fn renew<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     let state = *flow.state();
     work.old.read_forward(&work.key, flow);
     work.change = work.old.towards_endpoint();
+    work.hop = work.old.hop;
+    work.asks = true;
     let service = match tables.frontend(&work.frontend_key()) {
         Some(frontend) => frontend.service,
         // Of no service is what goes straight to an endpoint.
@@ -203,6 +258,7 @@ pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     // A flow on its way between the tiers was in neither place when it was looked for.
     if let Some(flow) = tables.flow(Tier::Established, &work.key) {
         work.change = destination_of(flow);
+        work.hop = flow.state().hop;
         return Step::REWRITE;
     }
     work.replaces = false;

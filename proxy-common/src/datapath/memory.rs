@@ -9,7 +9,7 @@ use bytemuck::Pod;
 mod packet;
 pub mod world;
 
-pub use packet::MemoryPacket;
+pub use packet::{Fib, MemoryPacket};
 
 use super::flow::Path;
 use super::tables::{Insert, Past, Tables, Touch};
@@ -17,7 +17,7 @@ use super::verdict::Step;
 use super::work::{self, Part, Room, Work};
 use crate::abi::bits::{TRACES, WORDS, bit_of, socket_bit_of};
 use crate::abi::flow::{Flow, Marks};
-use crate::abi::{Counter, Family, Frontend, Kind, Settings, Slot, Tier, V4, V6};
+use crate::abi::{Counter, Device, Family, Frontend, Hop, Kind, Settings, Slot, Tier, V4, V6};
 use crate::lottery::{self, Random, XorShift};
 use crate::net::{Port, Proto};
 
@@ -64,6 +64,8 @@ pub struct MemoryTables {
     pub frontend_bits: Vec<u64>,
     /// Bitmap of endpoint addresses.
     pub endpoint_bits: Vec<u64>,
+    /// The devices.
+    pub devices: HashMap<u32, Device>,
     /// When flows were last noted.
     pub traces: Vec<u32>,
     /// The counters.
@@ -85,6 +87,7 @@ impl MemoryTables {
             sets: Vec::new(),
             frontend_bits: vec![0; WORDS as usize],
             endpoint_bits: vec![0; WORDS as usize],
+            devices: HashMap::new(),
             traces: vec![0; TRACES as usize],
             counters: vec![0; Counter::COUNT as usize],
             settings,
@@ -224,6 +227,15 @@ impl<F: Stored> Tables<F> for MemoryTables {
     fn touch(&mut self, tier: Tier, path: &Path<F>, kind: Kind, touch: Touch) -> bool {
         let map = F::maps_mut(self).tier_mut(tier);
         apply(map.get_mut(&path.key(tier, kind)), touch)
+    }
+
+    fn set_hop(&mut self, tier: Tier, key: &F::FlowKey, hop: Hop) -> bool {
+        let found = F::maps_mut(self).tier_mut(tier).get_mut(key);
+        found.map(|flow| flow.state_mut().hop = hop).is_some()
+    }
+
+    fn device(&self, index: u32) -> Option<&Device> {
+        self.devices.get(&index)
     }
 
     fn part(&mut self, part: Part, work: &mut Work<F>) -> Step {

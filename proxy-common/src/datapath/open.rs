@@ -36,6 +36,7 @@ pub fn enter<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     let event = work.event;
     let past = beginning(&work.path, event.now);
     work.change = work.path.towards_endpoint();
+    work.hop = work.path.hop;
     // Before the entry: who finds the trace finds what it leads to.
     leave_trace(tables, work, false);
     let (path, service) = (&work.path, work.path.service);
@@ -166,6 +167,7 @@ fn follow<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
         return Step::drop(Counter::DropTableFull);
     };
     work.change = destination_of(theirs);
+    work.hop = theirs.state().hop;
     if work.change != work.path.towards_endpoint() {
         release(tables, &work.path);
     }

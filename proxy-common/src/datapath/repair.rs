@@ -11,7 +11,7 @@ use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Counter, Family, FlowState, Hook, Kind, Tier};
+use crate::abi::{Counter, Family, FlowState, Hook, Hop, Kind, Tier};
 use crate::net::Proto;
 
 /// Services with more endpoints than this are not searched for a lost client's half.
@@ -67,6 +67,7 @@ pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
     tables.count(Counter::Repaired);
     work.change = work.path.towards_endpoint();
+    work.hop = work.path.hop;
     Step::REWRITE
 }
 
@@ -204,5 +205,7 @@ fn repair_from_answer<F: Family, T: Tables<F>>(
     tables.insert(tier, &work.path, kind, past(&state, now));
     tables.count(Counter::Repaired);
     work.change = work.path.outcome(kind);
+    // Out by the door it came in by, which is no bridge's way.
+    work.hop = Hop::ELSEWHERE;
     Step::REWRITE
 }

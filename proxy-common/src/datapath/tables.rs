@@ -3,7 +3,7 @@
 use super::flow::Path;
 use super::verdict::Step;
 use super::work::{Part, Work};
-use crate::abi::{Counter, Family, Frontend, Kind, Slot, State, Tier};
+use crate::abi::{Counter, Device, Family, Frontend, Hop, Kind, Slot, State, Tier};
 use crate::net::{Port, Proto};
 
 /// How an insertion of a new key ended.
@@ -76,6 +76,14 @@ pub trait Tables<F: Family> {
     fn remove_key(&mut self, tier: Tier, key: &F::FlowKey);
     /// Applies `touch` to one half of a flow, in place; `false` if there is no such half.
     fn touch(&mut self, tier: Tier, path: &Path<F>, kind: Kind, touch: Touch) -> bool;
+
+    /// Notes the way to the endpoint in the client's half at `key`, in place; `false` if there is no
+    /// such half.
+    fn set_hop(&mut self, tier: Tier, key: &F::FlowKey, hop: Hop) -> bool;
+
+    /// A device that programs are attached to, by its index. The reference must not be used after
+    /// the map has changed.
+    fn device(&self, index: u32) -> Option<&Device>;
 
     /// Runs a slow part; see [`super::work`].
     fn part(&mut self, part: Part, work: &mut Work<F>) -> Step;

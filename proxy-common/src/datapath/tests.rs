@@ -11,6 +11,7 @@ use super::{Verdict, egress, ingress};
 use crate::abi::{Counter, EndpointFlags, FlowState, Kind, Settings, State, Tier};
 use crate::net::{Proto, eth};
 
+mod bridge;
 mod direct;
 mod hairpin;
 mod lost;

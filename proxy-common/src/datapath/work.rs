@@ -12,7 +12,7 @@ use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
 use super::{claim, direct, ingress, note, open, repair};
 use crate::abi::flow::FlowKey as _;
-use crate::abi::{Family, Frontend, Kind, Tier};
+use crate::abi::{Family, Frontend, Hop, Kind, Tier};
 use crate::net::tcp::Flags;
 use bytemuck::Zeroable as _;
 
@@ -37,6 +37,10 @@ pub struct Work<F: Family> {
     pub touch: Touch,
     /// What becomes of the packet.
     pub change: Change<F::Addr>,
+    /// Its way from a bridge port to the endpoint, as far as the flow knows it.
+    pub hop: Hop,
+    /// Whether the flow is to ask for that way anew.
+    pub asks: bool,
     /// The frontend whose endpoints are asked for a lost half.
     pub frontend: Frontend,
     /// Which of them is asked.
@@ -135,6 +139,8 @@ impl<F: Family> Work<F> {
             past: Past::default(),
             touch: Touch::default(),
             change,
+            hop: Hop::UNKNOWN,
+            asks: false,
             frontend: Frontend::zeroed(),
             index: 0,
             kind: Kind::DNAT,

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::dataplane::{Cleanup, Lock, PinError, Place, cleanup};
 use crate::netfilter::{Leftover, leftovers};
+use crate::node::neighbours;
 
 /// Flags of `cleanup`.
 #[derive(Debug, clap::Args)]
@@ -57,13 +58,17 @@ fn items(place: &Place) -> Vec<Item> {
 pub(super) fn execute(args: &Args) -> Result<()> {
     let place = Place::here(&args.bpf_dir)?;
     let all = items(&place);
-    if all.is_empty() {
+    let kept = release_neighbours(false)?;
+    if all.is_empty() && kept == 0 {
         println!("nothing to remove");
         return Ok(());
     }
     if args.dry_run {
         for item in &all {
             println!("would remove {item}");
+        }
+        if kept > 0 {
+            println!("would release {kept} neighbours");
         }
         return Ok(());
     }
@@ -74,6 +79,10 @@ pub(super) fn execute(args: &Args) -> Result<()> {
     } else {
         None
     };
+    let released = release_neighbours(true)?;
+    if released > 0 {
+        println!("released {released} neighbours");
+    }
     let mut failed = 0;
     // Looked at again: whoever held the lock until now may have changed it.
     for item in items(&place) {
@@ -89,4 +98,14 @@ pub(super) fn execute(args: &Args) -> Result<()> {
         bail!("{failed} things could not be removed");
     }
     Ok(())
+}
+
+/// Releases the neighbours that the kernel was asked to keep, or only counts them.
+fn release_neighbours(really: bool) -> Result<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let released = runtime.block_on(neighbours::release(really));
+    released.context("cannot release the neighbours of this node")
 }

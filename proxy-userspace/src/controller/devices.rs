@@ -195,9 +195,15 @@ fn next_step(
     if let Some(device) = stale {
         return Some(Step::Detach(device.index));
     }
+    // Programs and what they are told change in place.
+    let is_done = |device: &Device| {
+        attached
+            .get(&device.index)
+            .is_some_and(|own| own.class == device.class && own.bridge == device.bridge)
+    };
     wanted
         .values()
-        .filter(|device| !attached.contains_key(&device.index) && may_try(device))
+        .filter(|device| !is_done(device) && may_try(device))
         .min_by_key(|device| (device.class != Class::Uplink, device.incarnation))
         .map(|device| Step::Attach(device.clone()))
 }
@@ -205,7 +211,7 @@ fn next_step(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Framing;
+    use crate::node::{Bridge, Framing, OnLink};
 
     fn device(index: u32, class: Class, incarnation: u64) -> Device {
         Device {
@@ -214,6 +220,7 @@ mod tests {
             framing: Framing::Ethernet,
             class,
             incarnation,
+            bridge: None,
         }
     }
 
@@ -254,12 +261,41 @@ mod tests {
     }
 
     #[test]
-    fn a_new_name_or_class_changes_nothing() {
+    fn a_new_name_changes_nothing() {
         let before = device(2, Class::Pod, 1);
         let after = Device {
             name: "other".into(),
-            ..device(2, Class::Uplink, 1)
+            ..before.clone()
         };
         assert!(steps(&[before], &[after]).is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_is_put_on_a_bridge_is_not_detached_in_between() {
+        let before = device(2, Class::Pod, 1);
+        let mut after = device(2, Class::PodPort, 1);
+        let mut expected = vec![];
+        for network in [None, Some("10.244.1.1/24")] {
+            after.bridge = Some(Bridge {
+                mac: [2, 0, 0, 0, 0, 1],
+                networks: network
+                    .map(|text| OnLink {
+                        device: 1,
+                        address: text.parse().unwrap(),
+                    })
+                    .into_iter()
+                    .collect(),
+            });
+            expected.push(after.clone());
+        }
+        let [first, second] = expected.try_into().unwrap();
+        assert_eq!(
+            [Step::Attach(Device::clone(&first))],
+            *steps(&[before], std::slice::from_ref(&first))
+        );
+        assert_eq!(
+            [Step::Attach(Device::clone(&second))],
+            *steps(&[first], &[second])
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
+use super::locals::Locals;
 use crate::control::{Ask, LastChange, TableState};
 use crate::dataplane::{Tables, apply};
 use crate::log::Bursts;
@@ -27,6 +28,7 @@ pub(super) struct Objects {
     tables: Tables,
     node: Arc<str>,
     node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+    locals: Locals,
     cluster_ips: ClusterIps,
     netfilter: Netfilter,
     /// Operations that the kernel refused.
@@ -47,11 +49,13 @@ impl Objects {
         tables: Tables,
         node: Arc<str>,
         node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+        local_endpoints: watch::Sender<BTreeSet<IpAddr>>,
         netfilter: Netfilter,
     ) -> Self {
         Self {
             plan,
             tables,
+            locals: Locals::new(Arc::clone(&node), local_endpoints),
             node,
             node_addresses,
             cluster_ips: ClusterIps::default(),
@@ -187,6 +191,7 @@ impl Objects {
         let began = Instant::now();
         for change in &changes {
             self.note_node(change);
+            self.locals.note(change);
         }
         let count = changes.len();
         let now = self.start.elapsed();

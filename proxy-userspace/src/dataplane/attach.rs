@@ -11,21 +11,24 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
+use aya::maps::MapError;
 use aya::programs::{ProgramError, SchedClassifier};
 use rustix::io::Errno;
 use thiserror::Error;
 use tracing::{debug, info, warn};
 
 use super::cleanup::unlink;
+use super::devices::Devices;
 use super::pins::{PinError, Place, entries, link_name, parse_link, remove};
 use super::syscall::link::{self, Direction};
 use super::syscall::pin;
-use crate::node::{Device, Framing};
+use crate::node::{Class, Device, Framing};
 
 /// The loaded programs and where they are attached.
 #[derive(Debug)]
 pub struct Programs {
     ebpf: Ebpf,
+    devices: Devices,
     place: Option<Place>,
     /// By the index of the device.
     links: HashMap<u32, Links>,
@@ -65,15 +68,24 @@ pub enum AttachError {
         /// Why.
         source: io::Error,
     },
+    /// The programs cannot be told of the device.
+    #[error("cannot enter {device} in map DEVICES")]
+    Unknown {
+        /// The device.
+        device: String,
+        /// Why.
+        source: MapError,
+    },
     /// A pin is in the way.
     #[error(transparent)]
     Pin(#[from] PinError),
 }
 
 impl Programs {
-    pub(super) fn new(ebpf: Ebpf, place: Option<Place>) -> Self {
+    pub(super) fn new(ebpf: Ebpf, devices: Devices, place: Option<Place>) -> Self {
         Self {
             ebpf,
+            devices,
             place,
             links: HashMap::new(),
         }
@@ -84,12 +96,16 @@ impl Programs {
         self.ebpf.program_mut(name)?.try_into().ok()
     }
 
-    /// Attaches to both directions of a device, or takes over what a former run has attached.
+    /// Attaches to both directions of a device, or takes over what a former run has attached. Where
+    /// it is attached already, programs for another class take the place of the old ones.
     pub fn attach(&mut self, device: &Device) -> Result<(), AttachError> {
-        let (ingress, egress) = match device.framing {
-            Framing::Ethernet => ("tc_in", "tc_eg"),
-            Framing::None => ("tc_in_l3", "tc_eg_l3"),
-        };
+        let (ingress, egress) = names(device);
+        self.devices
+            .set(device)
+            .map_err(|source| AttachError::Unknown {
+                device: device.name.clone(),
+                source,
+            })?;
         // Egress first: a reply must never meet a device that translates requests only.
         let egress = self.link(device, egress, Direction::Egress)?;
         let ingress = self.link(device, ingress, Direction::Ingress)?;
@@ -103,6 +119,7 @@ impl Programs {
         let Some(Links { ingress, egress }) = self.links.remove(&index) else {
             return;
         };
+        self.devices.remove(index);
         for (link, direction) in [(ingress, Direction::Ingress), (egress, Direction::Egress)] {
             // It fails where the device is gone, and the link is off it already.
             link::detach(&link).ok();
@@ -178,7 +195,15 @@ impl Programs {
                 source,
             },
         };
-        let former = self.former(device.index, direction)?;
+        let attached = self.links.get(&device.index).map(|links| match direction {
+            Direction::Ingress => links.ingress.try_clone(),
+            Direction::Egress => links.egress.try_clone(),
+        });
+        let attached = attached.transpose().map_err(refused)?;
+        let former = match attached {
+            Some(_) => None,
+            None => self.former(device.index, direction)?,
+        };
         let own = self.place.as_ref().map(Place::pins);
         let own = own.map(|folder| folder.join(link_name(device.index, direction)));
         let classifier = self.program_mut(name).ok_or(AttachError::NoProgram(name))?;
@@ -186,6 +211,10 @@ impl Programs {
             program: name,
             source,
         })?;
+        if let Some(link) = attached {
+            link::update(&link, program.as_fd()).map_err(refused)?;
+            return Ok(link);
+        }
         if let Some((link, path)) = former {
             link::update(&link, program.as_fd()).map_err(refused)?;
             if let Some(own) = own.filter(|own| *own != path) {
@@ -226,6 +255,16 @@ impl Programs {
             }
         }
         Ok(None)
+    }
+}
+
+/// The programs for a device: ingress, egress.
+const fn names(device: &Device) -> (&'static str, &'static str) {
+    match (device.framing, device.class) {
+        (Framing::None, _) => ("tc_in_l3", "tc_eg_l3"),
+        (Framing::Ethernet, Class::Pod | Class::Uplink) => ("tc_in", "tc_eg"),
+        (Framing::Ethernet, Class::PodPort) => ("tc_in_port", "tc_eg"),
+        (Framing::Ethernet, Class::UplinkPort) => ("tc_in_uplink_port", "tc_eg"),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
+use super::bridge::Bridge;
 use super::links::{Link, Links};
 
 /// `ARPHRD_ETHER`.
@@ -45,14 +46,6 @@ pub enum Class {
     Uplink,
     /// Other machines, by way of a bridge.
     UplinkPort,
-}
-
-impl Class {
-    /// Whether such devices are attached to. Bridge ports are not: on a bridge a reply may pass
-    /// the client's port without passing the stack.
-    pub const fn is_served(self) -> bool {
-        matches!(self, Self::Pod | Self::Uplink)
-    }
 }
 
 impl fmt::Display for Class {
@@ -115,6 +108,8 @@ pub struct Device {
     pub class: Class,
     /// Tells it from a device that had its index before.
     pub incarnation: u64,
+    /// The bridge that it is a port of.
+    pub bridge: Option<Bridge>,
 }
 
 /// What `link` is, on a node with these addresses.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
@@ -23,6 +24,10 @@ pub struct Link {
     pub is_loopback: bool,
     /// Index of the device that it is a part of.
     pub master: Option<u32>,
+    /// Index of the device that it is paired with, or built on, in that one's namespace.
+    pub lower: Option<u32>,
+    /// Its MAC address, if it has one of that length.
+    pub mac: Option<[u8; 6]>,
     /// Whether the device it is paired with, or built on, is in another network namespace.
     pub is_paired_elsewhere: bool,
     /// Rises when the device appears: one that went to another namespace and came back has its
@@ -41,6 +46,7 @@ type RouteKey = (u8, u32, u32);
 pub struct Links {
     by_index: BTreeMap<u32, Link>,
     addresses: HashMap<u32, HashSet<IpAddr>>,
+    networks: HashMap<u32, HashSet<IpNet>>,
     default_routes: HashMap<RouteKey, BTreeSet<u32>>,
     appeared: u64,
 }
@@ -59,6 +65,11 @@ impl Links {
     /// The addresses of a device.
     pub fn addresses(&self, index: u32) -> impl Iterator<Item = &IpAddr> {
         self.addresses.get(&index).into_iter().flatten()
+    }
+
+    /// The addresses of a device that come with a network, with the length of its prefix.
+    pub fn networks(&self, index: u32) -> impl Iterator<Item = &IpNet> {
+        self.networks.get(&index).into_iter().flatten()
     }
 
     /// Whether a default route leads out of a device.
@@ -91,6 +102,7 @@ impl Links {
         let index = message.header.index;
         self.by_index.remove(&index);
         self.addresses.remove(&index);
+        self.networks.remove(&index);
         for devices in self.default_routes.values_mut() {
             devices.remove(&index);
         }
@@ -104,10 +116,18 @@ impl Links {
                 .or_default()
                 .insert(addr);
         }
+        if let Some(network) = network(message) {
+            let known = self.networks.entry(message.header.index).or_default();
+            known.insert(network);
+        }
     }
 
     /// A device has an address no more.
     pub fn address_gone(&mut self, message: &AddressMessage) {
+        let known = self.networks.get_mut(&message.header.index);
+        if let (Some(known), Some(network)) = (known, network(message)) {
+            known.remove(&network);
+        }
         let known = self.addresses.get_mut(&message.header.index);
         if let (Some(known), Some(addr)) = (known, address(message)) {
             known.remove(&addr);
@@ -166,6 +186,8 @@ fn link(message: &LinkMessage) -> Option<Link> {
             LinkAttribute::Controller(master) => {
                 link.master = Some(*master).filter(|index| *index != 0);
             }
+            LinkAttribute::Link(lower) => link.lower = Some(*lower).filter(|index| *index != 0),
+            LinkAttribute::Address(bytes) => link.mac = bytes.as_slice().try_into().ok(),
             LinkAttribute::LinkNetNsId(_) => link.is_paired_elsewhere = true,
             LinkAttribute::LinkInfo(infos) => {
                 link.kind = infos.iter().find_map(|info| match info {
@@ -197,6 +219,19 @@ fn address(message: &AddressMessage) -> Option<IpAddr> {
                 _ => None,
             })
     })
+}
+
+/// The device's own address with its network; of a pair of addresses the network is the other end's.
+fn network(message: &AddressMessage) -> Option<IpNet> {
+    let own = address(message)?;
+    let is_pair = message
+        .attributes
+        .iter()
+        .any(|attribute| matches!(attribute, AddressAttribute::Address(addr) if *addr != own));
+    if is_pair {
+        return None;
+    }
+    IpNet::new(own, message.header.prefix_len).ok()
 }
 
 /// Table and metric of a default route, and the devices it leads out of.

@@ -13,6 +13,7 @@ use thiserror::Error;
 use tokio::sync::watch::{Receiver, Sender};
 use tracing::{debug, info, warn};
 
+use super::bridge::Bridge;
 use super::class::{Device, Reason, Verdict, classify};
 use super::links::{Link, Links};
 
@@ -92,7 +93,7 @@ pub async fn watch(
 }
 
 /// Ends a task along with the one that started it.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
+pub(super) struct AbortOnDrop(pub(super) tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -161,15 +162,14 @@ fn wanted(
             say(link, verdict);
         }
         now.insert(link.incarnation, verdict);
-        if let Verdict::Takes(class, framing) = verdict
-            && class.is_served()
-        {
+        if let Verdict::Takes(class, framing) = verdict {
             let device = Device {
                 index: link.index,
                 name: link.name.clone(),
                 framing,
                 class,
                 incarnation: link.incarnation,
+                bridge: Bridge::of(link, links),
             };
             devices.insert(link.index, device);
         }
@@ -181,11 +181,8 @@ fn wanted(
 fn say(link: &Link, verdict: Verdict) {
     let kind = link.kind.as_deref().unwrap_or("hardware");
     match verdict {
-        Verdict::Takes(class, _) if class.is_served() => {
-            debug!(device = %link.name, kind, %class, "device found");
-        }
         Verdict::Takes(class, _) => {
-            info!(device = %link.name, kind, %class, "device left alone: bridge ports are not served");
+            debug!(device = %link.name, kind, %class, "device found");
         }
         Verdict::Skip(reason @ Reason::Unknown) => {
             warn!(device = %link.name, kind, hardware = link.hardware, %reason, "device left alone");

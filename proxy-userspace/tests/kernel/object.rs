@@ -11,13 +11,18 @@ use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 
-/// The four classifiers.
-pub(super) const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
+pub(super) use kube_lottery::dataplane::load::PROGRAMS;
 
 /// A loaded object.
 pub(super) struct Object {
     ebpf: Ebpf,
+    /// Index of the device that packets come in by, if it is not the loopback device.
+    pub(super) device: Option<u32>,
 }
+
+/// Size of a `struct __sk_buff`, and the offset of its field `ifindex`, in bytes.
+const CONTEXT: usize = 192;
+const IFINDEX: usize = 40;
 
 /// What a run of a program did.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,7 +56,7 @@ impl Object {
                 panic!("{name}: {error:#?}");
             }
         }
-        Self { ebpf }
+        Self { ebpf, device: None }
     }
 
     /// What removes flows that are over.
@@ -69,6 +74,8 @@ impl Object {
         let mut options = TestRunOptions::new();
         options.data_in = Some(packet);
         options.data_out = Some(&mut out);
+        let context = self.context();
+        options.ctx_in = context.as_ref().map(<[u8; _]>::as_slice);
         let result = self
             .program(name)
             .test_run(options)
@@ -78,6 +85,14 @@ impl Object {
             action: result.return_value as i32,
             bytes: out,
         })
+    }
+
+    /// A `struct __sk_buff` that names the device.
+    fn context(&self) -> Option<[u8; CONTEXT]> {
+        let device = self.device?;
+        let mut context = [0; CONTEXT];
+        context[IFINDEX..IFINDEX + 4].copy_from_slice(&device.to_ne_bytes());
+        Some(context)
     }
 
     /// Runs a program once and returns only what it said.
@@ -140,6 +155,10 @@ impl Object {
             for (index, word) in bits.iter().enumerate().filter(|(_, word)| **word != 0) {
                 map.set(index as u32, Plain(*word), 0).unwrap();
             }
+        }
+        let mut devices = self.hash("DEVICES");
+        for (index, device) in &tables.devices {
+            devices.insert(Plain(*index), Plain(*device), 0).unwrap();
         }
         self.write_family("4", &tables.v4);
         self.write_family("6", &tables.v6);
