@@ -13,5 +13,6 @@ pub mod dataplane;
 pub mod log;
 pub mod manifests;
 pub mod model;
+pub mod netfilter;
 pub mod node;
 pub mod plan;

@@ -20,7 +20,10 @@ mod network {
     mod distribution;
     mod kill_points;
     mod lab;
+    mod late_attach;
     mod looking;
+    mod netfilter;
+    mod nftables;
     mod paths;
     mod pinned;
     mod restart;

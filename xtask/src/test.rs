@@ -10,6 +10,7 @@ use crate::setup;
 mod build;
 mod execute;
 mod fresh;
+mod kernels;
 mod lint;
 mod report;
 mod ring;
@@ -21,8 +22,8 @@ use tally::Tally;
 
 #[derive(Default, clap::Args)]
 pub(crate) struct Options {
-    /// Rings to run (lint, host, kernel, network, fresh), all but fresh by default, and a filter
-    /// for the names of tests
+    /// Rings to run (lint, host, kernel, kernels, network, fresh), all but fresh by default, and a
+    /// filter for the names of tests
     #[arg(value_name = "RING|FILTER")]
     words: Vec<String>,
     /// Also what waits or repeats much, and the fresh ring
@@ -71,6 +72,7 @@ fn run_rings(selection: &Selection, report: &mut Report) {
             Ring::Host | Ring::Kernel | Ring::Network => {
                 execute::run(ring, executables.as_deref().unwrap_or_default(), selection)
             }
+            Ring::Kernels => kernels::run(executables.as_deref().unwrap_or_default(), selection),
             Ring::Fresh => fresh::run(),
         };
         let tally = result.unwrap_or_else(|error| {
@@ -120,7 +122,13 @@ mod tests {
 
     #[test]
     fn all_rings_but_the_fresh_machine_run_by_default() {
-        let expected = vec![Ring::Lint, Ring::Host, Ring::Kernel, Ring::Network];
+        let expected = vec![
+            Ring::Lint,
+            Ring::Host,
+            Ring::Kernel,
+            Ring::Kernels,
+            Ring::Network,
+        ];
         assert_eq!((expected, None), select(&[], false).expect("valid"));
     }
 
@@ -130,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_ring_filters_tests_and_leaves_the_lints_out() {
+    fn a_word_that_is_no_ring_filters_tests_and_leaves_lints_and_other_kernels_out() {
         let expected = vec![Ring::Host, Ring::Kernel, Ring::Network];
         assert_eq!(
             (expected, Some("checksum".to_owned())),

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use aya::util::KernelVersion;
 use etherparse::{IpHeaders, PacketBuilder, PacketBuilderStep};
 use proxy_common::abi::Settings;
 use proxy_common::net::Proto;
@@ -28,8 +29,11 @@ fn every_program_loads_and_its_size_is_printed() {
             info.size_translated().unwrap_or_default(),
             info.size_jitted(),
         );
+        // Told since 5.16.
+        let is_told = KernelVersion::current().unwrap() >= KernelVersion::new(5, 16, 0);
         // A third of the verifier's limit: room for what is to come.
-        assert!((1..333_000).contains(&verified), "{name}: {verified}");
+        let sane = u32::from(is_told)..333_000;
+        assert!(sane.contains(&verified), "{name}: {verified}");
     }
 }
 

@@ -6,12 +6,13 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::load::OBJECT;
 use kube_lottery::dataplane::{Plain, Sweeper};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 
+use super::is_emulated;
+use super::old::for_this_kernel;
 pub(super) use kube_lottery::dataplane::load::PROGRAMS;
 
 /// A loaded object.
@@ -35,18 +36,16 @@ pub(super) struct Run {
 impl Object {
     /// Loads every program with these settings.
     pub(super) fn load(settings: Settings) -> Self {
+        let (bytes, settings) = for_this_kernel(settings);
         let settings = Plain(settings);
         let mut loader = EbpfLoader::new();
         loader.override_global("SETTINGS", &settings, true);
-        for (map, entries) in [
-            ("FLOWS4", 1 << 20),
-            ("FLOWS6", 1 << 20),
-            ("HALF4", 1 << 20),
-            ("HALF6", 1 << 20),
-        ] {
-            loader.map_max_entries(map, entries);
+        // None is evicted: the host's tables have no such limit.
+        let flows = if is_emulated() { 1 << 17 } else { 1 << 20 };
+        for map in ["FLOWS4", "FLOWS6", "HALF4", "HALF6"] {
+            loader.map_max_entries(map, flows);
         }
-        let mut ebpf = loader.load(OBJECT).unwrap();
+        let mut ebpf = loader.load(&bytes).unwrap();
         for name in PROGRAMS.into_iter().chain(["noop", "sweeper"]) {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {

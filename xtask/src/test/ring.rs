@@ -10,6 +10,8 @@ pub(super) enum Ring {
     Host,
     /// The kernel runs single programs.
     Kernel,
+    /// Other kernels do, emulated.
+    Kernels,
     /// Network namespaces and real sockets.
     Network,
     /// A machine with only rustup, git and gcc.
@@ -17,10 +19,11 @@ pub(super) enum Ring {
 }
 
 impl Ring {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Lint,
         Self::Host,
         Self::Kernel,
+        Self::Kernels,
         Self::Network,
         Self::Fresh,
     ];
@@ -30,6 +33,7 @@ impl Ring {
             Self::Lint => "lint",
             Self::Host => "host",
             Self::Kernel => "kernel",
+            Self::Kernels => "kernels",
             Self::Network => "network",
             Self::Fresh => "fresh",
         }
@@ -42,16 +46,20 @@ impl Ring {
     /// What runs when no ring is named.
     pub(super) fn usual(long: bool, filtered: bool) -> Vec<Self> {
         let wanted = |ring: &Self| match ring {
-            Self::Lint => !filtered,
+            // Of a single test, the kernel at hand says enough.
+            Self::Lint | Self::Kernels => !filtered,
             Self::Fresh => long && !filtered,
             Self::Host | Self::Kernel | Self::Network => true,
         };
         Self::ALL.into_iter().filter(wanted).collect()
     }
 
-    /// Whether it consists of test executables.
+    /// Whether it runs test executables.
     pub(super) const fn is_built(self) -> bool {
-        matches!(self, Self::Host | Self::Kernel | Self::Network)
+        matches!(
+            self,
+            Self::Host | Self::Kernel | Self::Kernels | Self::Network
+        )
     }
 
     /// Whether its tests touch the kernel.
