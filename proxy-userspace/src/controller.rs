@@ -25,7 +25,7 @@ use crate::netfilter::Keeper;
 use crate::node;
 use crate::plan::{Plan, Summary};
 use devices::Attacher;
-use objects::Objects;
+use objects::{Objects, Tell};
 
 /// What the controller works from.
 pub struct Config {
@@ -111,17 +111,15 @@ pub async fn run(
     let Manifests { follower, updates } = config.manifests;
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
+    let (local_endpoints, endpoints) = watch::channel(BTreeSet::new());
     let (netfilter, keeper, netfilter_state) = Keeper::new();
     let mut keeping = tokio::task::spawn_blocking(move || keeper.run());
-    let (local_endpoints, endpoints) = watch::channel(BTreeSet::new());
-    let objects = Objects::new(
-        plan,
-        tables,
-        config.node,
+    let tell = Tell {
         node_addresses,
         local_endpoints,
         netfilter,
-    );
+    };
+    let objects = Objects::new(plan, tables, config.node, tell);
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
     let (device_state, known_devices) = watch::channel(Devices::default());
@@ -138,7 +136,7 @@ pub async fn run(
     fresh.pin()?;
     let (wanted, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
-    let mut keeping_neighbours = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
+    let mut remembering = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
     let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
@@ -161,7 +159,7 @@ pub async fn run(
                     _ => ControllerError::Ended("device watch"),
                 });
             }
-            ended = &mut keeping_neighbours => {
+            ended = &mut remembering => {
                 return Err(match ended {
                     Ok(Err(error)) => error.into(),
                     _ => ControllerError::Ended("neighbour task"),
@@ -176,8 +174,8 @@ pub async fn run(
     // Without a watch the attaching thread ends. What it attached stays: links are pinned.
     watching.abort();
     sweeping.abort();
+    remembering.abort();
     drop(watching.await);
-    keeping_neighbours.abort();
     drop(attaching.await);
     Ok(())
 }

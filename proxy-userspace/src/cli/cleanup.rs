@@ -24,6 +24,8 @@ pub(super) struct Args {
 enum Item {
     Table(Leftover),
     Pinned(Cleanup),
+    /// So many entries that the kernel was asked to keep.
+    Neighbours(usize),
 }
 
 impl fmt::Display for Item {
@@ -31,6 +33,7 @@ impl fmt::Display for Item {
         match self {
             Self::Table(table) => table.fmt(f),
             Self::Pinned(item) => item.fmt(f),
+            Self::Neighbours(count) => write!(f, "mark of {count} neighbours"),
         }
     }
 }
@@ -42,6 +45,7 @@ impl Item {
                 .remove()
                 .with_context(|| format!("cannot remove {table}")),
             Self::Pinned(item) => item.carry_out().map_err(PinError::into),
+            Self::Neighbours(_) => release_neighbours(true).map(drop),
         }
     }
 }
@@ -51,24 +55,22 @@ fn items(place: &Place) -> Vec<Item> {
     // Where nftables cannot be read there is nothing of ours in it.
     let tables = leftovers().unwrap_or_default().into_iter().map(Item::Table);
     let pinned = cleanup(place).into_iter().map(Item::Pinned);
-    tables.chain(pinned).collect()
+    let kept = release_neighbours(false).unwrap_or_default();
+    let neighbours = (kept > 0).then_some(Item::Neighbours(kept));
+    tables.chain(pinned).chain(neighbours).collect()
 }
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "its output")]
 pub(super) fn execute(args: &Args) -> Result<()> {
     let place = Place::here(&args.bpf_dir)?;
     let all = items(&place);
-    let kept = release_neighbours(false)?;
-    if all.is_empty() && kept == 0 {
+    if all.is_empty() {
         println!("nothing to remove");
         return Ok(());
     }
     if args.dry_run {
         for item in &all {
             println!("would remove {item}");
-        }
-        if kept > 0 {
-            println!("would release {kept} neighbours");
         }
         return Ok(());
     }
@@ -79,10 +81,6 @@ pub(super) fn execute(args: &Args) -> Result<()> {
     } else {
         None
     };
-    let released = release_neighbours(true)?;
-    if released > 0 {
-        println!("released {released} neighbours");
-    }
     let mut failed = 0;
     // Looked at again: whoever held the lock until now may have changed it.
     for item in items(&place) {

@@ -43,23 +43,26 @@ pub(super) struct Objects {
     start: Instant,
 }
 
+/// Who is told of what is declared.
+pub(super) struct Tell {
+    /// The addresses of this node's Node object.
+    pub(super) node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+    /// The addresses of the endpoints on this node.
+    pub(super) local_endpoints: watch::Sender<BTreeSet<IpAddr>>,
+    /// The keeper of the nftables tables.
+    pub(super) netfilter: Netfilter,
+}
+
 impl Objects {
-    pub(super) fn new(
-        plan: Plan,
-        tables: Tables,
-        node: Arc<str>,
-        node_addresses: watch::Sender<BTreeSet<IpAddr>>,
-        local_endpoints: watch::Sender<BTreeSet<IpAddr>>,
-        netfilter: Netfilter,
-    ) -> Self {
+    pub(super) fn new(plan: Plan, tables: Tables, node: Arc<str>, tell: Tell) -> Self {
         Self {
             plan,
             tables,
-            locals: Locals::new(Arc::clone(&node), local_endpoints),
+            locals: Locals::new(Arc::clone(&node), tell.local_endpoints),
             node,
-            node_addresses,
+            node_addresses: tell.node_addresses,
             cluster_ips: ClusterIps::default(),
-            netfilter,
+            netfilter: tell.netfilter,
             refused: Vec::new(),
             standing: Standing::default(),
             last_change: None,

@@ -24,6 +24,8 @@ impl Root {
             archive.directory(directory);
         }
         programs::add(&mut archive, "busybox", "/bin/busybox")?;
+        // It knows more than the shell's own, and is found first.
+        programs::add(&mut archive, "ip", "/sbin/ip")?;
         // Where the kernel looks for it.
         programs::add(&mut archive, "modprobe", "/sbin/modprobe")?;
         programs::add_stripped(&mut archive, tests, TESTS)?;
