@@ -1,7 +1,7 @@
 //! Connects the parts: manifests and devices come in, tables and links follow.
 //!
-//! One task owns the plan and the tables, one follows the devices, and one thread attaches to
-//! them. They share nothing but channels.
+//! One task owns the plan and the tables, one follows the devices, one thread attaches to them, and
+//! one keeps the nftables tables. They share nothing but channels.
 
 mod devices;
 mod locals;
@@ -21,10 +21,11 @@ use tracing::info;
 use crate::control::{Control, Devices};
 use crate::dataplane::{Fresh, PinError, Programs, Sweeper, Tables};
 use crate::manifests::{Follower, Source, Update, follow};
+use crate::netfilter::Keeper;
 use crate::node;
 use crate::plan::{Plan, Summary};
 use devices::Attacher;
-use objects::Objects;
+use objects::{Objects, Tell};
 
 /// What the controller works from.
 pub struct Config {
@@ -111,11 +112,18 @@ pub async fn run(
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
     let (local_endpoints, endpoints) = watch::channel(BTreeSet::new());
-    let objects = Objects::new(plan, tables, config.node, node_addresses, local_endpoints);
+    let (netfilter, keeper, netfilter_state) = Keeper::new();
+    let mut keeping = tokio::task::spawn_blocking(move || keeper.run());
+    let tell = Tell {
+        node_addresses,
+        local_endpoints,
+        netfilter,
+    };
+    let objects = Objects::new(plan, tables, config.node, tell);
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
     let (device_state, known_devices) = watch::channel(Devices::default());
-    let control = control.serve(asks, known_devices);
+    let control = control.serve(asks, known_devices, netfilter_state);
     tokio::pin!(control);
 
     // Devices come once the tables are right: programs without tables would do no harm, but the
@@ -128,7 +136,7 @@ pub async fn run(
     fresh.pin()?;
     let (wanted, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
-    let mut keeping = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
+    let mut remembering = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
     let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
@@ -151,13 +159,14 @@ pub async fn run(
                     _ => ControllerError::Ended("device watch"),
                 });
             }
-            ended = &mut keeping => {
+            ended = &mut remembering => {
                 return Err(match ended {
                     Ok(Err(error)) => error.into(),
                     _ => ControllerError::Ended("neighbour task"),
                 });
             }
             _ = &mut objects => return Err(ControllerError::Ended("table task")),
+            _ = &mut keeping => return Err(ControllerError::Ended("netfilter thread")),
             _ = &mut sweeping => return Err(ControllerError::Ended("sweeper")),
             _ = &mut attaching => return Err(ControllerError::Ended("attaching thread")),
         }
@@ -165,8 +174,8 @@ pub async fn run(
     // Without a watch the attaching thread ends. What it attached stays: links are pinned.
     watching.abort();
     sweeping.abort();
+    remembering.abort();
     drop(watching.await);
-    keeping.abort();
     drop(attaching.await);
     Ok(())
 }

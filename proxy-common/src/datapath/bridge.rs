@@ -10,7 +10,7 @@ use super::header::Wire;
 use super::packet::{NextHop, Packet, Route};
 use super::tables::Tables;
 use super::work::Work;
-use crate::abi::device::Network as _;
+use crate::abi::device::Network;
 use crate::abi::flow::FlowKey as _;
 use crate::abi::{Device, Family, Hop, Tier};
 use crate::net::{Mac, eth};
@@ -115,5 +115,5 @@ fn network_of_both<F: Family>(device: &Device, client: F::Addr, endpoint: F::Add
     F::networks(device)
         .iter()
         .find(|network| network.contains(client) && network.contains(endpoint))
-        .map(|network| network.device())
+        .map(Network::device)
 }

@@ -47,8 +47,13 @@ impl Address for Ip6 {
 
     #[inline(always)]
     fn masked(self, mask: Self) -> Self {
-        let ([a, b, c, d], [e, f, g, h]) = (self.0, mask.0);
-        Self([a & e, b & f, c & g, d & h])
+        let (own, mask) = (self.0, mask.0);
+        Self([
+            own[0] & mask[0],
+            own[1] & mask[1],
+            own[2] & mask[2],
+            own[3] & mask[3],
+        ])
     }
 }
 

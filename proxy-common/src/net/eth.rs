@@ -21,6 +21,15 @@ pub const IPV6: u16 = 0x86dd;
 pub struct Mac([u16; 3]);
 
 impl Mac {
+    /// The address of these bytes, in the order of the header.
+    pub const fn new(bytes: [u8; 6]) -> Self {
+        Self([
+            u16::from_ne_bytes([bytes[0], bytes[1]]),
+            u16::from_ne_bytes([bytes[2], bytes[3]]),
+            u16::from_ne_bytes([bytes[4], bytes[5]]),
+        ])
+    }
+
     /// The address as three words of two bytes each.
     #[inline(always)]
     pub const fn words(self) -> [u16; 3] {
@@ -49,8 +58,11 @@ impl From<Mac> for [u8; 6] {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = <[u8; 6]>::from(*self);
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        for (place, byte) in <[u8; 6]>::from(*self).into_iter().enumerate() {
+            let colon = if place == 0 { "" } else { ":" };
+            write!(f, "{colon}{byte:02x}")?;
+        }
+        Ok(())
     }
 }
 

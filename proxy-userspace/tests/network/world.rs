@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use xtask::lab::manifest::{Endpoint, Manifests, Service};
 use xtask::lab::network::Network;
 use xtask::lab::proxy::Proxy;
@@ -124,6 +125,11 @@ impl World {
         self.proxies[0].pid()
     }
 
+    /// What the proxy of the first node has logged.
+    pub(super) fn log(&self) -> String {
+        self.proxies[0].log()
+    }
+
     /// Ends all proxies.
     pub(super) fn stop(&mut self) {
         self.proxies.clear();
@@ -159,6 +165,27 @@ pub(super) struct Answer {
     pub(super) code: i32,
     pub(super) text: String,
     pub(super) notes: String,
+}
+
+/// A process that stands still until this is dropped.
+pub(super) struct Paused(Pid);
+
+impl Paused {
+    pub(super) fn new(pid: u32) -> Self {
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        Self(pid)
+    }
+
+    pub(super) fn resume(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).ok();
+    }
 }
 
 // Once for all tests of this process.

@@ -13,19 +13,10 @@ const PORT: u32 = 7;
 const BRIDGE: u32 = 3;
 
 /// What frames carry that a client sends to its gateway: see [`frame`].
-const GATEWAY: Mac = mac([2, 0, 0, 0, 0, 2]);
+const GATEWAY: Mac = Mac::new([2, 0, 0, 0, 0, 2]);
 /// Where the first endpoint is, and where it moves to.
-const HOME: Mac = mac([2, 0, 0, 0, 9, 1]);
-const NEW_HOME: Mac = mac([2, 0, 0, 0, 9, 2]);
-
-const fn mac(bytes: [u8; 6]) -> Mac {
-    let [a, b, c, d, e, f] = bytes;
-    Mac::of_words([
-        u16::from_ne_bytes([a, b]),
-        u16::from_ne_bytes([c, d]),
-        u16::from_ne_bytes([e, f]),
-    ])
-}
+const HOME: Mac = Mac::new([2, 0, 0, 0, 9, 1]);
+const NEW_HOME: Mac = Mac::new([2, 0, 0, 0, 9, 2]);
 
 /// A node whose bridge has the networks of clients and endpoints.
 struct Bridged {

@@ -181,6 +181,9 @@ fn wrong(status: &Status) -> Vec<String> {
     );
     let refused = status.devices.refused.iter();
     all.extend(refused.map(|device| format!("{} is not attached: {}", device.name, device.reason)));
+    if let Some(trouble) = &status.netfilter.trouble {
+        all.push(format!("late-attach drop not in force: {trouble}"));
+    }
     if status.tables.refused > 0 {
         all.push(format!(
             "the kernel refuses {} table entries; they are tried again",
