@@ -14,8 +14,9 @@ use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 use super::is_emulated;
 use super::old::for_this_kernel;
 
-/// The four classifiers.
-pub(super) const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
+/// The programs.
+pub(super) const PROGRAMS: [&str; 6] =
+    ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3", "noop", "sweeper"];
 
 /// A loaded object.
 pub(super) struct Object {
@@ -30,8 +31,17 @@ pub(super) struct Run {
 }
 
 impl Object {
-    /// Loads every program with these settings.
+    /// Loads the programs that a test can run with these settings: its frames have MAC headers.
     pub(super) fn load(settings: Settings) -> Self {
+        Self::load_programs(settings, &["tc_in", "tc_eg", "noop", "sweeper"])
+    }
+
+    /// Loads every program with these settings.
+    pub(super) fn load_all(settings: Settings) -> Self {
+        Self::load_programs(settings, &PROGRAMS)
+    }
+
+    fn load_programs(settings: Settings, programs: &[&str]) -> Self {
         let (bytes, settings) = for_this_kernel(settings);
         let settings = Plain(settings);
         let mut loader = EbpfLoader::new();
@@ -42,7 +52,7 @@ impl Object {
             loader.map_max_entries(map, flows);
         }
         let mut ebpf = loader.load(&bytes).unwrap();
-        for name in PROGRAMS.into_iter().chain(["noop", "sweeper"]) {
+        for name in programs {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
