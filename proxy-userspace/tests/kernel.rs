@@ -16,12 +16,14 @@ mod kernel {
     mod agreement;
     mod capability;
     mod cost;
+    mod frames;
     mod generate;
     mod golden;
     mod lottery;
     mod object;
     mod old;
     mod privilege;
+    mod race;
     mod sweep;
     mod tables;
 

@@ -15,7 +15,7 @@ use super::paths::Paths;
 use super::report;
 use super::runner::Runner;
 use super::samples::Samples;
-use crate::object::Object;
+use crate::object::{Object, PROGRAMS};
 
 /// Room in each flow map: little, so that it stays in the caches as far as flows let it.
 const FLOWS: u32 = 1 << 12;
@@ -73,7 +73,8 @@ fn measure(samples: Samples) -> Runner {
         world.service(([0; 4].into(), n), Proto::TCP, &[]);
     }
     let others = ["sweeper", "noop", "reference_known", "reference_new"];
-    let mut object = Object::load_with(OBJECT, settings, LogLevel::Off, FLOWS, &others);
+    let programs = [&PROGRAMS[..], &others].concat();
+    let mut object = Object::load_with(OBJECT, settings, LogLevel::Off, FLOWS, &programs);
     object.write(&world.tables);
     let mut runner = Runner::new(object, FLOWS, samples);
     let opened = Instant::now();

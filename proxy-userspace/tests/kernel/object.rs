@@ -27,13 +27,13 @@ pub(super) struct Run {
 }
 
 impl Object {
-    /// Loads the classifiers and these `others` of an object, with flow maps for so many `flows`.
+    /// Loads these `programs` of an object, with flow maps for so many `flows`.
     pub(super) fn load_with(
         object: &[u8],
         settings: Settings,
         log: LogLevel,
         flows: u32,
-        others: &[&str],
+        programs: &[&str],
     ) -> Self {
         let settings = Plain(settings);
         let log = log as u8;
@@ -45,7 +45,7 @@ impl Object {
             loader.map_max_entries(map, flows);
         }
         let mut ebpf = loader.load(object).unwrap();
-        for name in PROGRAMS.iter().chain(others) {
+        for name in programs {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
@@ -93,6 +93,19 @@ impl Object {
 
     fn hash<K: Pod, V: Pod>(&mut self, name: &str) -> HashMap<&mut MapData, Plain<K>, Plain<V>> {
         self.ebpf.map_mut(name).unwrap().try_into().unwrap()
+    }
+
+    /// A hash map, to be written while programs run.
+    pub(super) fn take_hash<K: Pod, V: Pod>(
+        &mut self,
+        name: &str,
+    ) -> HashMap<MapData, Plain<K>, Plain<V>> {
+        self.ebpf.take_map(name).unwrap().try_into().unwrap()
+    }
+
+    /// An array map, to be written while programs run.
+    pub(super) fn take_array<T: Pod>(&mut self, name: &str) -> Array<MapData, Plain<T>> {
+        self.ebpf.take_map(name).unwrap().try_into().unwrap()
     }
 
     /// Sets the clock and the generator.
@@ -158,6 +171,11 @@ impl Object {
             (Tier::HalfOpen | Tier::Renewal, false) => "HALF4",
             (Tier::HalfOpen | Tier::Renewal, true) => "HALF6",
         })
+    }
+
+    /// Removes a flow half.
+    pub(super) fn lose<F: Stored>(&mut self, tier: Tier, key: &F::FlowKey) {
+        self.flow_map::<F>(tier).remove(&Plain(*key)).unwrap();
     }
 
     /// All flow halves of a tier.

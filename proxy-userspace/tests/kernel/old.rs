@@ -10,7 +10,7 @@ use object::{Object as _, ObjectSection as _, SectionKind};
 use proxy_common::abi::Settings;
 
 use super::is_emulated;
-use super::object::Object;
+use super::object::{Object, PROGRAMS};
 
 /// Whether this kernel knows atomic operations beyond addition.
 fn has_atomics() -> bool {
@@ -18,7 +18,7 @@ fn has_atomics() -> bool {
 }
 
 /// The object, and these settings, as this kernel takes them.
-fn for_this_kernel(mut settings: Settings) -> (Cow<'static, [u8]>, Settings) {
+pub(super) fn for_this_kernel(mut settings: Settings) -> (Cow<'static, [u8]>, Settings) {
     if has_atomics() {
         return (Cow::Borrowed(OBJECT), settings);
     }
@@ -29,11 +29,16 @@ fn for_this_kernel(mut settings: Settings) -> (Cow<'static, [u8]>, Settings) {
 impl Object {
     /// Loads every program with these settings and all log statements.
     pub(super) fn load(settings: Settings) -> Self {
+        let others = ["noop", "sweeper"];
+        Self::load_only(settings, &[&PROGRAMS[..], &others].concat())
+    }
+
+    /// Loads some programs, which takes less time.
+    pub(super) fn load_only(settings: Settings, programs: &[&str]) -> Self {
         let (object, settings) = for_this_kernel(settings);
         // None is evicted: the host's tables have no such limit.
         let flows = if is_emulated() { 1 << 17 } else { 1 << 20 };
-        let others = ["noop", "sweeper"];
-        Self::load_with(&object, settings, LogLevel::Trace, flows, &others)
+        Self::load_with(&object, settings, LogLevel::Trace, flows, programs)
     }
 }
 
