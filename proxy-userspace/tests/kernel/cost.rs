@@ -14,7 +14,7 @@ fn every_program_loads_and_its_size_is_printed() {
     }
     let mut settings = Settings::with_hz(250);
     settings.cascade_limit = Settings::MAX_CASCADE_LIMIT;
-    let object = Object::load(settings);
+    let object = Object::load_all(settings);
     for name in PROGRAMS {
         let info = object.program(name).info().unwrap();
         let verified = info.verified_instruction_count().unwrap_or_default();
