@@ -11,6 +11,7 @@ pub mod family;
 pub mod flow;
 pub mod frontend;
 pub mod meta;
+pub mod reference;
 pub mod settings;
 
 pub use bits::{bit_of, socket_bit_of, trace_of};

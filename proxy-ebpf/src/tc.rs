@@ -62,12 +62,6 @@ fn sweeper(ctx: TcContext) -> i32 {
     sweep(&SkbPacket::new(&ctx), &mut Maps) as i32
 }
 
-/// Nothing: what the others are measured against. Never attached.
-#[classifier]
-fn noop(_ctx: TcContext) -> i32 {
-    TC_ACT_UNSPEC
-}
-
 #[inline(always)]
 fn action(ctx: &TcContext, verdict: Verdict) -> i32 {
     match verdict {

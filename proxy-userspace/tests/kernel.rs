@@ -16,6 +16,7 @@ mod kernel {
     mod agreement;
     mod capability;
     mod cost;
+    mod frames;
     mod generate;
     mod golden;
     mod lottery;
@@ -23,6 +24,8 @@ mod kernel {
     mod object;
     mod old;
     mod ports;
+    mod privilege;
+    mod race;
     mod sweep;
     mod tables;
 

@@ -18,6 +18,7 @@ mod network {
     mod devices;
     mod direct;
     mod distribution;
+    mod eviction;
     mod kill_points;
     mod lab;
     mod late_attach;
@@ -27,6 +28,7 @@ mod network {
     mod paths;
     mod pinned;
     mod restart;
+    mod reuse;
     mod scale;
     mod sharing;
     mod traffic;

@@ -131,7 +131,8 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
         proof,
         now: event.now,
     };
-    let moves = tier == Tier::HalfOpen && is_proved(&state, &event);
+    // What ends stays where it is: the move would write again what the table has lost of it.
+    let moves = tier == Tier::HalfOpen && !after.is_closing() && is_proved(&state, &event);
     if !moves && set.0 | clear.0 == 0 && !is_stale(event.is_tcp, state.last_seen, event.now) {
         return Step::NONE;
     }
@@ -170,6 +171,14 @@ pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) ->
     // What the table has lost is written again, except of a flow at its end.
     if !found && !past.state.is_closing() {
         tables.insert(work.tier, path, kind, past);
+        // Or it was not lost, but moved up between the two looks.
+        if work.tier == Tier::HalfOpen
+            && tables
+                .half(Tier::Established, path, kind)
+                .is_some_and(|moved| path.is_half(kind, moved))
+        {
+            tables.remove(Tier::HalfOpen, path, kind);
+        }
     }
     Step::NONE
 }

@@ -1,7 +1,9 @@
 //! Kernel and host say the same of every packet, and leave the same tables behind.
 
 use proxy_common::abi::{Settings, Tier, V4, V6};
-use proxy_common::datapath::memory::{Fib, MemoryPacket, MemoryRoom, MemoryTables};
+use proxy_common::datapath::memory::{
+    FamilyMaps, Fib, MemoryPacket, MemoryRoom, MemoryTables, Stored,
+};
 use proxy_common::datapath::{Seat, Verdict, egress, ingress, port_ingress};
 use proxy_common::net::{Proto, eth};
 
@@ -101,6 +103,12 @@ fn compare(seed: u64, count: u32, cascade_limit: u32) -> [u32; 4] {
         if packets.below(500) == 0 {
             move_an_endpoint(&mut packets, &mut object, tables);
         }
+        if packets.below(100) == 0 {
+            for tier in [Tier::Established, Tier::HalfOpen] {
+                lose_a_half::<V4>(&mut packets, &mut object, &mut tables.v4, tier);
+                lose_a_half::<V6>(&mut packets, &mut object, &mut tables.v6, tier);
+            }
+        }
         let Ok(kernel) = object.run(name, &bytes) else {
             tally[0] += 1;
             continue;
@@ -122,6 +130,28 @@ fn compare(seed: u64, count: u32, cascade_limit: u32) -> [u32; 4] {
     assert_eq!(tables.random.0, object.random());
     assert_same_tables(&mut object, tables);
     tally
+}
+
+/// Takes one half away, as a full table does.
+fn lose_a_half<F: Stored>(
+    packets: &mut Packets,
+    object: &mut Object,
+    maps: &mut FamilyMaps<F>,
+    tier: Tier,
+) {
+    let map = match tier {
+        Tier::Established => &mut maps.flows,
+        Tier::HalfOpen | Tier::Renewal => &mut maps.half_open,
+    };
+    if map.is_empty() {
+        return;
+    }
+    // The order of a hash map is another one in every run.
+    let mut keys: Vec<_> = map.keys().copied().collect();
+    keys.sort_unstable_by(|a, b| bytemuck::bytes_of(a).cmp(bytemuck::bytes_of(b)));
+    let key = keys[packets.below(keys.len() as u32) as usize];
+    map.remove(&key);
+    object.lose::<F>(tier, &key);
 }
 
 /// Raises the generation of one endpoint, as when its slot changes hands.

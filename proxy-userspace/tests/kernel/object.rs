@@ -6,13 +6,11 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::{Plain, Sweeper};
+use kube_lottery::dataplane::{LogLevel, Plain, Sweeper};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 
-use super::is_emulated;
-use super::old::for_this_kernel;
 pub(super) use kube_lottery::dataplane::load::PROGRAMS;
 
 /// A loaded object.
@@ -34,19 +32,25 @@ pub(super) struct Run {
 }
 
 impl Object {
-    /// Loads every program with these settings.
-    pub(super) fn load(settings: Settings) -> Self {
-        let (bytes, settings) = for_this_kernel(settings);
+    /// Loads these `programs` of an object, with flow maps for so many `flows`.
+    pub(super) fn load_with(
+        object: &[u8],
+        settings: Settings,
+        log: LogLevel,
+        flows: u32,
+        programs: &[&str],
+    ) -> Self {
         let settings = Plain(settings);
+        let log = log as u8;
         let mut loader = EbpfLoader::new();
-        loader.override_global("SETTINGS", &settings, true);
-        // None is evicted: the host's tables have no such limit.
-        let flows = if is_emulated() { 1 << 17 } else { 1 << 20 };
+        loader
+            .override_global("SETTINGS", &settings, true)
+            .override_global(aya_log::LEVEL, &log, false);
         for map in ["FLOWS4", "FLOWS6", "HALF4", "HALF6"] {
             loader.map_max_entries(map, flows);
         }
-        let mut ebpf = loader.load(&bytes).unwrap();
-        for name in PROGRAMS.into_iter().chain(["noop", "sweeper"]) {
+        let mut ebpf = loader.load(object).unwrap();
+        for name in programs {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
@@ -98,24 +102,25 @@ impl Object {
         program.test_run(options).unwrap().return_value as i32
     }
 
-    /// Runs a program many times over the same packet and returns the mean, in nanoseconds.
-    pub(super) fn time(&self, name: &str, packet: &[u8], repeat: u32) -> f64 {
-        let mut options = TestRunOptions::new();
-        options.data_in = Some(packet);
-        options.repeat = repeat;
-        let context = self.context();
-        options.ctx_in = context.as_ref().map(<[u8; _]>::as_slice);
-        let result = self.program(name).test_run(options).unwrap();
-        // The kernel reports the mean already.
-        result.duration.as_secs_f64() * 1e9
-    }
-
     pub(super) fn array<T: Pod>(&mut self, name: &str) -> Array<&mut MapData, Plain<T>> {
         self.ebpf.map_mut(name).unwrap().try_into().unwrap()
     }
 
     fn hash<K: Pod, V: Pod>(&mut self, name: &str) -> HashMap<&mut MapData, Plain<K>, Plain<V>> {
         self.ebpf.map_mut(name).unwrap().try_into().unwrap()
+    }
+
+    /// A hash map, to be written while programs run.
+    pub(super) fn take_hash<K: Pod, V: Pod>(
+        &mut self,
+        name: &str,
+    ) -> HashMap<MapData, Plain<K>, Plain<V>> {
+        self.ebpf.take_map(name).unwrap().try_into().unwrap()
+    }
+
+    /// An array map, to be written while programs run.
+    pub(super) fn take_array<T: Pod>(&mut self, name: &str) -> Array<MapData, Plain<T>> {
+        self.ebpf.take_map(name).unwrap().try_into().unwrap()
     }
 
     /// Sets the clock and the generator.
@@ -174,15 +179,27 @@ impl Object {
         }
     }
 
-    /// All flow halves of a tier.
-    pub(super) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
-        let name = match (tier, F::IS_V6) {
+    /// The flow map of a tier.
+    pub(super) fn flow_map<F: Stored>(
+        &mut self,
+        tier: Tier,
+    ) -> HashMap<&mut MapData, Plain<F::FlowKey>, Plain<F::Flow>> {
+        self.hash(match (tier, F::IS_V6) {
             (Tier::Established, false) => "FLOWS4",
             (Tier::Established, true) => "FLOWS6",
             (Tier::HalfOpen | Tier::Renewal, false) => "HALF4",
             (Tier::HalfOpen | Tier::Renewal, true) => "HALF6",
-        };
-        self.hash::<F::FlowKey, F::Flow>(name)
+        })
+    }
+
+    /// Removes a flow half.
+    pub(super) fn lose<F: Stored>(&mut self, tier: Tier, key: &F::FlowKey) {
+        self.flow_map::<F>(tier).remove(&Plain(*key)).unwrap();
+    }
+
+    /// All flow halves of a tier.
+    pub(super) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
+        self.flow_map::<F>(tier)
             .iter()
             .map(|entry| entry.map(|(key, flow)| (key.0, flow.0)).unwrap())
             .collect()

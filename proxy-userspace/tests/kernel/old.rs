@@ -4,9 +4,13 @@
 use std::borrow::Cow;
 
 use aya::util::KernelVersion;
+use kube_lottery::dataplane::LogLevel;
 use kube_lottery::dataplane::load::OBJECT;
 use object::{Object as _, ObjectSection as _, SectionKind};
 use proxy_common::abi::Settings;
+
+use super::is_emulated;
+use super::object::{Object, PROGRAMS};
 
 /// Whether this kernel knows atomic operations beyond addition.
 fn has_atomics() -> bool {
@@ -20,6 +24,22 @@ pub(super) fn for_this_kernel(mut settings: Settings) -> (Cow<'static, [u8]>, Se
     }
     settings.has_atomics = 0;
     (Cow::Owned(without_atomics(OBJECT)), settings)
+}
+
+impl Object {
+    /// Loads every program with these settings and all log statements.
+    pub(super) fn load(settings: Settings) -> Self {
+        let others = ["noop", "sweeper"];
+        Self::load_only(settings, &[&PROGRAMS[..], &others].concat())
+    }
+
+    /// Loads some programs, which takes less time.
+    pub(super) fn load_only(settings: Settings, programs: &[&str]) -> Self {
+        let (object, settings) = for_this_kernel(settings);
+        // None is evicted: the host's tables have no such limit.
+        let flows = if is_emulated() { 1 << 17 } else { 1 << 20 };
+        Self::load_with(&object, settings, LogLevel::Trace, flows, programs)
+    }
 }
 
 /// The size of an instruction in bytes.

@@ -19,7 +19,7 @@ const SHIPPED: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::PERFMON);
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A keeper in a network namespace that holds some capabilities only.
 struct Keeping<'a> {

@@ -247,7 +247,7 @@ fn a_table_that_cannot_be_had_is_told_once_and_costs_nothing_else() {
     drop(stdin);
     owner.wait().unwrap();
     // Nobody tells that an owner has gone.
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while world.look(&["status"]).code != 0 && Instant::now() < end {
         thread::sleep(Duration::from_millis(50));
     }

@@ -28,6 +28,7 @@ fn a_pod_reaches_an_endpoint_on_another_node() {
     reach(&mut world, &client, &server, 2, client.addresses);
 }
 
+// B057
 #[test]
 fn a_pod_reaches_itself() {
     let Some(mut world) = World::new(1) else {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Ring {
+pub(crate) enum Ring {
     /// Format and lints.
     Lint,
     /// Pure tests, as the user.
@@ -14,17 +14,20 @@ pub(super) enum Ring {
     Kernels,
     /// Network namespaces and real sockets.
     Network,
+    /// What the programs cost, against their budgets.
+    Bench,
     /// A machine with only rustup, git and gcc.
     Fresh,
 }
 
 impl Ring {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Lint,
         Self::Host,
         Self::Kernel,
         Self::Kernels,
         Self::Network,
+        Self::Bench,
         Self::Fresh,
     ];
 
@@ -35,6 +38,7 @@ impl Ring {
             Self::Kernel => "kernel",
             Self::Kernels => "kernels",
             Self::Network => "network",
+            Self::Bench => "bench",
             Self::Fresh => "fresh",
         }
     }
@@ -46,8 +50,8 @@ impl Ring {
     /// What runs when no ring is named.
     pub(super) fn usual(long: bool, filtered: bool) -> Vec<Self> {
         let wanted = |ring: &Self| match ring {
-            // Of a single test, the kernel at hand says enough.
-            Self::Lint | Self::Kernels => !filtered,
+            // Of a single test, the kernel at hand says enough, and nothing of what things cost.
+            Self::Lint | Self::Kernels | Self::Bench => !filtered,
             Self::Fresh => long && !filtered,
             Self::Host | Self::Kernel | Self::Network => true,
         };
@@ -58,13 +62,13 @@ impl Ring {
     pub(super) const fn is_built(self) -> bool {
         matches!(
             self,
-            Self::Host | Self::Kernel | Self::Kernels | Self::Network
+            Self::Host | Self::Kernel | Self::Kernels | Self::Network | Self::Bench
         )
     }
 
     /// Whether its tests touch the kernel.
     pub(super) const fn needs_root(self) -> bool {
-        matches!(self, Self::Kernel | Self::Network)
+        matches!(self, Self::Kernel | Self::Network | Self::Bench)
     }
 
     /// The ring of an integration test, by the first word of its file's name.

@@ -40,7 +40,8 @@ impl World {
         }
     }
 
-    /// Adds a service port with these endpoints and returns its number.
+    /// Adds a service port with these endpoints and returns its number. One that is named several
+    /// times in a row has as many slots in the set, and so as many chances.
     pub fn service(
         &mut self,
         vip: (IpAddr, u16),
@@ -50,15 +51,18 @@ impl World {
         let service = self.next_service;
         self.next_service += 1;
         let base = self.tables.sets.len() as u32;
-        for (addr, port) in endpoints {
+        for same in endpoints.chunk_by(|one, other| one == other) {
             let id = self.next_endpoint;
             self.next_endpoint += 1;
-            self.tables.sets.push(Slot {
+            let slot = Slot {
                 endpoint: id,
                 service,
-            });
-            self.endpoint((id, service), *addr, *port, proto);
-            self.reverse(vip, proto, *addr, *port);
+            };
+            self.tables.sets.extend(same.iter().map(|_| slot));
+            if let Some((addr, port)) = same.first() {
+                self.endpoint((id, service), *addr, *port, proto);
+                self.reverse(vip, proto, *addr, *port);
+            }
         }
         let set = EndpointSet::new(base, endpoints.len() as u32);
         let frontend = Frontend {

@@ -86,7 +86,9 @@ proptest! {
             match event {
                 Event::Declare(some) => {
                     let some = addresses(&some);
-                    some.iter().for_each(|address| elements.declare(*address));
+                    for address in &some {
+                        elements.declare(*address);
+                    }
                     declared.extend(some.iter().copied());
                     let change = elements.change_of(&some);
                     prop_assert!(change.add.iter().all(|address| some.contains(address)));
@@ -95,7 +97,9 @@ proptest! {
                 }
                 Event::Withdraw(some) => {
                     let some = addresses(&some);
-                    some.iter().for_each(|address| elements.withdraw(*address));
+                    for address in &some {
+                        elements.withdraw(*address);
+                    }
                     declared.retain(|address| !some.contains(address));
                     kept.retain(|address| !some.contains(address));
                     let change = elements.change_of(&some);
