@@ -12,17 +12,22 @@
 )]
 
 mod network {
+    mod bridge;
     mod changes;
     mod churn;
     mod cleanup;
+    mod control;
     mod devices;
     mod direct;
     mod distribution;
     mod eviction;
+    mod exchange;
     mod kill_points;
     mod lab;
     mod late_attach;
     mod looking;
+    mod matrix;
+    mod neighbours;
     mod netfilter;
     mod nftables;
     mod paths;
@@ -32,5 +37,6 @@ mod network {
     mod scale;
     mod sharing;
     mod traffic;
+    mod tunnel;
     mod world;
 }

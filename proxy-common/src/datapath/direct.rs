@@ -11,7 +11,7 @@
 use super::claim::retire;
 use super::header::{Network, Transport, Wire};
 use super::lifetime::{self, TCP_ESTABLISHED, UDP_REPLIED, is_over, is_stale};
-use super::note::Event;
+use super::note::{Event, Sender};
 use super::tables::{Insert, Past, Tables, Touch, find};
 use super::verdict::Step;
 use super::work::{Part, Work};
@@ -81,7 +81,6 @@ pub fn open_direct<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) 
 pub fn direct<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     work.path.begin_direct(&work.key);
     work.kind = Kind::PASS;
-    let (event, proto) = (work.event, work.key.proto());
     let tier = if tables
         .half(Tier::Established, &work.path, Kind::PASS)
         .is_some()
@@ -90,26 +89,25 @@ pub fn direct<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> St
     } else {
         Tier::HalfOpen
     };
-    let note = tables
+    let is_known = tables
         .half(tier, &work.path, Kind::PASS)
-        .map(F::Flow::state);
-    let known = note.copied().filter(|note| {
-        note.marks.kind() == Kind::PASS
-            && !is_over(proto, tier, note, event.now)
-            && !note.marks.state().is_closing()
-    });
-    if let Some(note) = known {
-        // A SYN may be anybody's; a datagram keeps its note.
-        if !event.is_tcp {
-            work.tier = tier;
-            write_note(tables, work, &note, (State::NEW, State::NEW));
-        }
-    } else {
+        .is_some_and(|held| {
+            let note = held.state();
+            note.marks.kind() == Kind::PASS
+                && !is_over(work.path.proto(), tier, note, work.event.now)
+                && !note.marks.state().is_closing()
+        });
+    if !is_known {
         let step = tables.part(Part::ClaimHalf, work);
         if step != Step::NONE {
             return step;
         }
         tables.count(Counter::Direct);
+    } else if !work.event.is_tcp {
+        // A datagram keeps its note; a SYN may be anybody's.
+        work.tier = tier;
+        work.path.fill_key(tier, Kind::PASS, &mut work.key);
+        tables.part(Part::NoteDirect, work);
     }
     if work.replaces {
         // It had another port, for as long as its own was taken.
@@ -135,9 +133,12 @@ pub fn note_answer<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) 
     tables.count(Counter::Direct);
 }
 
-/// What an endpoint's packet says of its direct flow.
+/// What a packet says of its direct flow; only the endpoint's do.
 #[inline(always)]
 const fn said(event: &Event) -> State {
+    if matches!(event.sender, Sender::Client) {
+        return State::NEW;
+    }
     if event.flags.any(Flags::RST) {
         return State::RST_ENDPOINT;
     }
@@ -150,7 +151,7 @@ const fn said(event: &Event) -> State {
     State::REPLIED
 }
 
-/// The state bits that an endpoint's packet sets and clears in its note.
+/// The state bits that a packet sets and clears in its note.
 #[inline(always)]
 const fn bits(state: State, event: &Event) -> (State, State) {
     let said = said(event);
@@ -170,56 +171,47 @@ pub const fn is_quiet(note: &FlowState, event: &Event) -> bool {
     set.0 | clear.0 == 0 && !is_stale(event.is_tcp, note.last_seen, event.now)
 }
 
-/// Writes what an endpoint's packet changes in its note.
-#[inline(always)]
-pub fn note_direct<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    if let Some(note) = tables.flow(work.tier, &work.key) {
-        let note = *note.state();
-        work.path.answer_direct(&work.key);
-        let change = bits(note.marks.state(), &work.event);
-        write_note(tables, work, &note, change);
-    }
-    Step::PASS
-}
-
-/// Writes the time into a note, and state bits to set and to clear.
+/// Writes what a packet changes in the note of its direct flow.
 ///
 /// The note of a flow that goes on after some seconds moves to the established tier, where a flood
 /// of openings cannot push it out. Short ones, which are most, never pay for the move.
 #[inline(always)]
-fn write_note<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    work: &Work<F>,
-    note: &FlowState,
-    (set, clear): (State, State),
-) {
+pub fn note_direct<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let (tier, event) = (work.tier, &work.event);
-    let state = State((note.marks.state().0 | set.0) & !clear.0);
+    let Some(note) = tables.flow(tier, &work.key) else {
+        return Step::PASS;
+    };
+    let note = note.state();
+    let before = note.marks.state();
+    let (set, clear) = bits(before, event);
+    let state = State((before.0 | set.0) & !clear.0);
     let goes_on = is_stale(event.is_tcp, note.last_seen, event.now)
         && if event.is_tcp {
             said(event) == State::REPLIED
         } else {
             state.any(State::REPLIED) && event.now.saturating_sub(note.proof) > lifetime::UDP_PROVED
         };
+    let past = Past {
+        state,
+        proof: note.proof,
+        now: event.now,
+    };
+    work.path.answer_direct(&work.key);
     if tier == Tier::HalfOpen && goes_on {
-        let past = Past {
-            state,
-            proof: note.proof,
-            now: event.now,
-        };
         let moved = tables.insert(Tier::Established, &work.path, Kind::PASS, past);
         if moved != Insert::Refused {
             tables.remove(Tier::HalfOpen, &work.path, Kind::PASS);
         }
-        return;
+        return Step::PASS;
     }
     let touch = Touch {
         set,
         clear,
         proof: 0,
-        now: event.now,
+        now: past.now,
     };
     tables.touch(tier, &work.path, Kind::PASS, touch);
+    Step::PASS
 }
 
 /// Leaves a trace of a flow that must be looked for, where that is not done for every packet.

@@ -100,17 +100,19 @@ pub fn is_quiet(tier: Tier, flow: &FlowState, event: &Event) -> bool {
 /// Writes down what a packet changes in its flow, in both halves.
 #[inline(always)]
 pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let (tier, event) = (work.tier, work.event);
+    // By reference: copies would take stack at the deepest place there is.
+    let (tier, event) = (work.tier, &work.event);
     let Some(flow) = tables.flow(tier, &work.key) else {
         return Step::NONE;
     };
-    let state = *flow.state();
+    let state = flow.state();
+    let before = state.marks.state();
     match event.sender {
         Sender::Client => work.path.read_forward(&work.key, flow),
         Sender::Endpoint => work.path.read_reverse(&work.key, flow),
     }
-    let (set, clear) = event.bits(state.marks.state());
-    let after = State((state.marks.state().0 | set.0) & !clear.0);
+    let (set, clear) = event.bits(before);
+    let after = State((before.0 | set.0) & !clear.0);
     // The answer to the opening carries the number that the client must repeat.
     let answers = event.is_tcp
         && matches!(event.sender, Sender::Endpoint)
@@ -132,7 +134,7 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
         now: event.now,
     };
     // What ends stays where it is: the move would write again what the table has lost of it.
-    let moves = tier == Tier::HalfOpen && !after.is_closing() && is_proved(&state, &event);
+    let moves = tier == Tier::HalfOpen && !after.is_closing() && is_proved(state, event);
     if !moves && set.0 | clear.0 == 0 && !is_stale(event.is_tcp, state.last_seen, event.now) {
         return Step::NONE;
     }

@@ -198,11 +198,11 @@ impl Paths {
     fn direct(&self, runner: &mut Runner) {
         for (way, says) in [(Way::In, Says::Syn), (Way::Out, Says::SynAck)] {
             for subject in [NOOP, self.path("new-direct", way)] {
-                for _ in 0..RUNS {
+                let frames = [(); RUNS].map(|()| {
                     let client = runner.fresh_client(self.is_v6, 0);
-                    let frame = between(Proto::TCP, client, self.endpoint, way, says);
-                    runner.measure(subject, Harness::Once, &frame);
-                }
+                    between(Proto::TCP, client, self.endpoint, way, says)
+                });
+                runner.measure_each(subject, &frames);
             }
         }
     }

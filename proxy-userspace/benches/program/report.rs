@@ -31,7 +31,7 @@ pub(crate) fn print_table(figures: &Figures, gate: bool) {
     let paths = figures.paths.iter().map(|path| {
         [
             path.name.clone(),
-            path.net_nanoseconds.to_string(),
+            format!("{:.0}", path.net_nanoseconds),
             format!("{:.2}", path.to_empty),
             format!("{:.3}", path.to_reference),
             path.budget.map_or("-".to_owned(), |b| format!("{b:.3}")),

@@ -46,6 +46,15 @@ pub(crate) enum Subject {
     },
 }
 
+impl Subject {
+    pub(crate) const fn program(&self) -> &'static str {
+        match self {
+            Self::Fixed(program) => program,
+            Self::Path { way, .. } => way.program(),
+        }
+    }
+}
+
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,17 +74,17 @@ impl fmt::Display for Subject {
 
 /// The least that each took, in nanoseconds: whatever else the machine does only adds.
 #[derive(Default)]
-pub(crate) struct Samples(BTreeMap<(Subject, Harness), u32>);
+pub(crate) struct Samples(BTreeMap<(Subject, Harness), f64>);
 
 impl Samples {
-    pub(crate) fn add(&mut self, subject: Subject, harness: Harness, nanoseconds: u32) {
+    pub(crate) fn add(&mut self, subject: Subject, harness: Harness, nanoseconds: f64) {
         let least = self.0.entry((subject, harness)).or_insert(nanoseconds);
         *least = nanoseconds.min(*least);
     }
 
     /// The least of a program that always does the same.
     pub(crate) fn fixed(&self, program: Subject, harness: Harness) -> f64 {
-        f64::from(self.0[&(program, harness)])
+        self.0[&(program, harness)]
     }
 
     /// All paths.
@@ -83,6 +92,6 @@ impl Samples {
         self.0
             .iter()
             .filter(|((subject, _), _)| matches!(subject, Subject::Path { .. }))
-            .map(|((subject, harness), least)| (*subject, *harness, f64::from(*least)))
+            .map(|((subject, harness), least)| (*subject, *harness, *least))
     }
 }

@@ -11,7 +11,7 @@ use super::links::{Link, Links};
 const ETHERNET: u16 = 1;
 
 /// Kinds without an Ethernet header that carry IP between machines.
-const TUNNELS: [&str; 12] = [
+const TUNNELS: [&str; 13] = [
     "gre",
     "ip6gre",
     "ip6tnl",
@@ -20,6 +20,8 @@ const TUNNELS: [&str; 12] = [
     "tun",
     "vti",
     "vti6",
+    // GPE, that is.
+    "vxlan",
     "wireguard",
     "xfrm",
     "gtp",

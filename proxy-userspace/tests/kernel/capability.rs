@@ -20,7 +20,7 @@ fn every_program_loads_and_runs_with_the_shipped_capabilities_at_the_highest_lim
         let mut world = World::new(settings);
         let endpoints: Vec<_> = (1..=20).map(|id| (endpoint_addr(false, id), 80)).collect();
         world.service((vip(false, 1), 80), Proto::TCP, &endpoints);
-        let mut object = Object::load(settings);
+        let mut object = Object::load_all(settings);
         object.write(&world.tables);
         object.run("tc_in", &[0; 64]).unwrap();
     });

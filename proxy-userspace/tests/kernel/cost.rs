@@ -14,12 +14,12 @@ fn every_program_loads_and_its_size_is_printed() {
     }
     let mut settings = Settings::with_hz(250);
     settings.cascade_limit = Settings::MAX_CASCADE_LIMIT;
-    let object = Object::load(settings);
+    let object = Object::load_all(settings);
     for name in PROGRAMS {
         let info = object.program(name).info().unwrap();
         let verified = info.verified_instruction_count().unwrap_or_default();
         println!(
-            "{name:17} {verified:7} instructions verified, {:6} bytes of bytecode, {:6} of machine code",
+            "{name:8} {verified:7} instructions verified, {:6} bytes of bytecode, {:6} of machine code",
             info.size_translated().unwrap_or_default(),
             info.size_jitted(),
         );

@@ -104,11 +104,13 @@ struct Golden {
 
 impl Golden {
     /// A Service at ports 80 (TCP) and 53 (UDP) with one endpoint at 8080 and 5353.
-    fn new(is_v6: bool) -> Self {
+    fn new() -> Self {
         let mut world = World::new(Settings::with_hz(250));
-        let (vip, endpoint) = (vip(is_v6, 1), endpoint_addr(is_v6, 1));
-        world.service((vip, 80), Proto::TCP, &[(endpoint, 8080)]);
-        world.service((vip, 53), Proto::UDP, &[(endpoint, 5353)]);
+        for is_v6 in [false, true] {
+            let (vip, endpoint) = (vip(is_v6, 1), endpoint_addr(is_v6, 1));
+            world.service((vip, 80), Proto::TCP, &[(endpoint, 8080)]);
+            world.service((vip, 53), Proto::UDP, &[(endpoint, 5353)]);
+        }
         let mut object = Object::load(world.tables.settings);
         object.write(&world.tables);
         Self { object }
@@ -137,8 +139,8 @@ fn packets_through_a_service_come_out_as_they_have_to() {
     if !is_root() {
         return;
     }
+    let golden = Golden::new();
     for is_v6 in [false, true] {
-        let golden = Golden::new(is_v6);
         let client = client_addr(is_v6, 1);
         let (vip, endpoint) = (vip(is_v6, 1), endpoint_addr(is_v6, 1));
 
@@ -170,8 +172,8 @@ fn packets_that_are_not_translated_stay_as_they_are() {
     if !is_root() {
         return;
     }
+    let golden = Golden::new();
     for is_v6 in [false, true] {
-        let golden = Golden::new(is_v6);
         let from = (client_addr(is_v6, 1), 40_000);
         let vip = vip(is_v6, 1);
         for form in [Form::Echo, Form::Sctp, Form::Fragment] {

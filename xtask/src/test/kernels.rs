@@ -50,7 +50,7 @@ const NEEDED: [(&str, &str); 7] = [
 ];
 
 /// Emulation is slow, and this machine may be busy; but it ends.
-const LIMIT: Duration = Duration::from_mins(8);
+const LIMIT: Duration = Duration::from_mins(15);
 const LONG_LIMIT: Duration = Duration::from_mins(45);
 
 pub(super) fn run(executables: &[Executable], selection: &Selection) -> Result<Tally> {
@@ -106,11 +106,13 @@ fn run_all(machines: Vec<Machine>) -> Result<Tally> {
         .min(machine::fit_in_memory())
         .clamp(1, machines.len().max(1));
     let waiting = Mutex::new(machines.into_iter());
+    // A function of its own: the lock would last as long as the loop's turn.
+    let next = || lock(&waiting).next();
     let total = Mutex::new(Tally::default());
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while let Some(machine) = lock(&waiting).next() {
+                while let Some(machine) = next() {
                     let tally = report(&machine);
                     *lock(&total) += tally;
                 }
@@ -160,11 +162,12 @@ fn report(machine: &Machine) -> Tally {
 }
 
 /// Tests that repeat much, measure, or do not ask the kernel at all: for the long form.
-const TOO_SLOW: [&str; 4] = [
+const TOO_SLOW: [&str; 5] = [
+    "cost::",
     "lottery::",
-    "cost::the_cost",
-    "without_a_mac_header",
+    "sweep::what",
     "tables::a",
+    "without_a_mac_header",
 ];
 
 fn test_arguments(selection: &Selection) -> Vec<String> {
