@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kube_lottery::dataplane::load::OBJECT;
 use kube_lottery::dataplane::{LogLevel, settings};
-use proxy_common::abi::{Settings, reference};
+use proxy_common::abi::{Settings, V4, V6, reference};
 use proxy_common::datapath::memory::world::World;
 use proxy_common::net::Proto;
 
@@ -88,6 +88,8 @@ fn measure(samples: Samples) -> Runner {
     for family in &families {
         family.establish(&runner);
     }
+    runner.bridge::<V4>();
+    runner.bridge::<V6>();
     for _ in 0..ROUNDS {
         round(&families, &mut runner, true);
     }

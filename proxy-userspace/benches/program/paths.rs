@@ -119,6 +119,10 @@ impl Paths {
             ("pod-client", Proto::TCP, (self.endpoint.0, 50_000)),
         ];
         let known = self.known.iter().filter(|_| established);
+        for (name, cycle) in known.clone() {
+            let frame = between(cycle.proto, client, cycle.door(), Way::Across, Says::Ack);
+            runner.measure(self.path(name, Way::Across), Harness::Steady, &frame);
+        }
         peers.extend(known.map(|(name, cycle)| (*name, cycle.proto, cycle.door())));
         for reference in [NOOP, REFERENCE_KNOWN, REFERENCE_NEW] {
             let frame = between(Proto::TCP, client, self.stranger, Way::In, Says::Ack);
@@ -207,7 +211,7 @@ impl Paths {
 /// A frame from the client to the peer, or back.
 fn between(proto: Proto, client: Peer, peer: Peer, way: Way, says: Says) -> Vec<u8> {
     match way {
-        Way::In => frame(proto, client, peer, says),
+        Way::In | Way::Across => frame(proto, client, peer, says),
         Way::Out => frame(proto, peer, client, says),
     }
 }

@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use aya::programs::{TestRun as _, TestRunOptions};
 use kube_lottery::dataplane::Plain;
-use proxy_common::abi::flow::FlowKey as _;
-use proxy_common::abi::{Counter, FlowKey4, FlowKey6, Hook, Tier, V4, V6};
+use proxy_common::abi::flow::{Flow as _, FlowKey as _};
+use proxy_common::abi::{Counter, FlowKey4, FlowKey6, Hook, Hop, Kind, Tier, V4, V6};
 use proxy_common::datapath::memory::Stored;
 use proxy_common::datapath::memory::world::client_addr;
-use proxy_common::net::{Port, Proto};
+use proxy_common::net::{Mac, Port, Proto};
 
 use super::cycle;
 use super::frame::Peer;
@@ -118,6 +118,20 @@ impl Runner {
             _ => unreachable!("both addresses are of one family"),
         }
         .unwrap();
+    }
+
+    /// Has the established flows of a family know a way across a bridge. Nothing is known of the
+    /// device of the test run, so they keep it.
+    pub(crate) fn bridge<F: Stored>(&mut self) {
+        let mut map = self.object.flow_map::<F>(Tier::Established);
+        let flows: Vec<_> = map.iter().map(Result::unwrap).collect();
+        for (key, mut flow) in flows {
+            let state = flow.0.state_mut();
+            if state.marks.kind() == Kind::DNAT {
+                state.hop = Hop::to(Mac::default());
+                map.insert(key, flow, 0).unwrap();
+            }
+        }
     }
 
     /// Clears away the flows of clients that are not seen again, before the maps fill.

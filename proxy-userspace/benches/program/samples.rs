@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Which of the two programs a packet meets.
+/// Which program a packet meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     In,
     Out,
+    /// In by a bridge port, and across the bridge.
+    Across,
 }
 
 impl Way {
@@ -15,6 +17,7 @@ impl Way {
         match self {
             Self::In => "tc_in",
             Self::Out => "tc_eg",
+            Self::Across => "tc_in_port",
         }
     }
 }
@@ -61,6 +64,7 @@ impl fmt::Display for Subject {
                 let way = match way {
                     Way::In => "in",
                     Way::Out => "out",
+                    Way::Across => "across",
                 };
                 write!(f, "{name}/{family}/{way}")
             }

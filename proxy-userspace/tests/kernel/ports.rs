@@ -110,11 +110,6 @@ fn neighbour(addr: IpAddr, n: u32) -> String {
     format!("neighbour replace {addr} lladdr {mac} dev br0 nud permanent")
 }
 
-/// Tells the kernel where an address is.
-pub(super) fn learn(addr: IpAddr) {
-    ip(&[neighbour(addr, 1)]);
-}
-
 /// Gives endpoint `n` another MAC address, which may be its first one.
 pub(super) fn move_to(fib: &mut Fib, n: u32, place: u32) {
     let addrs = [false, true].map(|is_v6| endpoint_addr(is_v6, n));
