@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use proxy_common::abi::bits::bit_of;
+use proxy_common::abi::{Hook, Tier};
 use proxy_common::datapath::memory::MemoryTables;
 use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
 use proxy_common::net::{Ip4, Ip6, Proto};
@@ -21,7 +22,7 @@ const SIZES: [(&str, usize); 5] = [
     ("new-tcp-17", 17),
     ("new-tcp-1000", 1000),
 ];
-/// Runs of a kind in a row.
+/// Flows of a kind that are opened in a row.
 const RUNS: usize = 8;
 
 /// Who opens connections at the same time.
@@ -137,6 +138,7 @@ impl Paths {
         let clients = [(); RUNS].map(|()| runner.fresh_client(self.is_v6, cycle::LEN));
         for client in clients {
             let frame = between(cycle.proto, client, cycle.door(), Way::In, Says::Syn);
+            runner.warm_up(cycle, client, &frame);
             runner.measure(NOOP, Harness::Circle, &frame);
         }
         self.step(runner, (name, cycle, clients), Way::In, Says::Syn);
@@ -178,7 +180,8 @@ impl Paths {
         let (cycle, clients) = self.opened(runner);
         for client in clients {
             for endpoint in cycle.places() {
-                runner.lose_endpoint_half(cycle.proto, endpoint, client);
+                let reply = (endpoint, client);
+                runner.lose(Tier::Established, cycle.proto, reply, Hook::EGRESS);
             }
         }
         self.step(runner, ("lost-half", cycle, clients), Way::Out, Says::Ack);
@@ -194,7 +197,7 @@ impl Paths {
     fn direct(&self, runner: &mut Runner) {
         for (way, says) in [(Way::In, Says::Syn), (Way::Out, Says::SynAck)] {
             for subject in [NOOP, self.path("new-direct", way)] {
-                let frames = [(); RUNS].map(|()| {
+                let frames = [(); 2 * RUNS].map(|()| {
                     let client = runner.fresh_client(self.is_v6, 0);
                     between(Proto::TCP, client, self.endpoint, way, says)
                 });

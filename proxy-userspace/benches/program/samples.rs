@@ -70,17 +70,17 @@ impl fmt::Display for Subject {
 
 /// The least that each took, in nanoseconds: whatever else the machine does only adds.
 #[derive(Default)]
-pub(crate) struct Samples(BTreeMap<(Subject, Harness), f64>);
+pub(crate) struct Samples(BTreeMap<(Subject, Harness), u32>);
 
 impl Samples {
-    pub(crate) fn add(&mut self, subject: Subject, harness: Harness, nanoseconds: f64) {
+    pub(crate) fn add(&mut self, subject: Subject, harness: Harness, nanoseconds: u32) {
         let least = self.0.entry((subject, harness)).or_insert(nanoseconds);
         *least = nanoseconds.min(*least);
     }
 
     /// The least of a program that always does the same.
     pub(crate) fn fixed(&self, program: Subject, harness: Harness) -> f64 {
-        self.0[&(program, harness)]
+        f64::from(self.0[&(program, harness)])
     }
 
     /// All paths.
@@ -88,6 +88,6 @@ impl Samples {
         self.0
             .iter()
             .filter(|((subject, _), _)| matches!(subject, Subject::Path { .. }))
-            .map(|((subject, harness), least)| (*subject, *harness, *least))
+            .map(|((subject, harness), least)| (*subject, *harness, f64::from(*least)))
     }
 }
