@@ -22,6 +22,9 @@ const SIZES: [(&str, usize); 5] = [
     ("new-tcp-17", 17),
     ("new-tcp-1000", 1000),
 ];
+/// Addresses of the bridge whose port is measured; its network has the clients and the Services in
+/// it.
+pub(crate) const PREFIXES: [&str; 2] = ["10.0.0.1/8", "fd00::1/16"];
 /// Flows of a kind that are opened in a row.
 const RUNS: usize = 8;
 
@@ -33,6 +36,8 @@ pub(crate) struct Paths {
     is_v6: bool,
     sizes: Vec<(&'static str, Cycle)>,
     udp: Cycle,
+    /// Behind the same bridge as its clients.
+    beside: Cycle,
     known: [(&'static str, Cycle); 2],
     /// An endpoint that is no frontend.
     endpoint: Peer,
@@ -49,6 +54,7 @@ impl Paths {
         };
         let sizes = SIZES.map(|(name, n)| (name, cycle(Proto::TCP, n))).into();
         let udp = cycle(Proto::UDP, 1);
+        let beside = cycle(Proto::TCP, 1);
         let known = [("known-tcp", Proto::TCP), ("known-udp", Proto::UDP)]
             .map(|(name, proto)| (name, cycle(proto, 1)));
         let endpoint = unmarked(&world.tables, |n| endpoint_addr(is_v6, n));
@@ -60,6 +66,7 @@ impl Paths {
             is_v6,
             sizes,
             udp,
+            beside,
             known,
             endpoint: (endpoint, 8080),
             stranger: (stranger, 80),
@@ -86,21 +93,40 @@ impl Paths {
                 runner.walk(way, &between(cycle.proto, client, cycle.door(), way, says));
             }
         }
+        for client in self.clients_at_port() {
+            for (way, says) in says {
+                let way = if way == Way::In { Way::Port } else { way };
+                let frame = between(Proto::TCP, client, self.beside.door(), way, says);
+                runner.walk(way, &frame);
+            }
+        }
         for proto in [Proto::TCP, Proto::UDP] {
             for (way, says) in says {
                 let frame = between(proto, client, self.endpoint, way, says);
                 runner.run(way.program(), &frame, 1);
             }
         }
-        self.known.len() as u64 * u64::from(cycle::LEN)
+        let circles = self.known.len() + self.clients_at_port().len();
+        circles as u64 * u64::from(cycle::LEN)
+    }
+
+    /// One in the network of the bridge, whose packets cross it, and one that the stack serves.
+    fn clients_at_port(&self) -> [Peer; 2] {
+        [Runner::steady_client, Runner::outside_client].map(|client| client(self.is_v6))
+    }
+
+    /// Addresses whose place the kernel must know.
+    pub(crate) fn beside(&self) -> impl Iterator<Item = IpAddr> {
+        self.beside.places().map(|(addr, _)| addr)
     }
 
     /// Measures every path, those of known flows only if they are `established`.
     pub(crate) fn round(&self, runner: &mut Runner, established: bool) {
         self.steady(runner, established);
         for (name, cycle) in &self.sizes {
-            self.open(runner, name, cycle);
+            self.open(runner, name, cycle, Way::In);
         }
+        self.open(runner, "new-tcp-1", &self.beside, Way::Port);
         self.whole_connections(runner);
         self.lost_halves(runner);
         self.datagrams(runner);
@@ -131,17 +157,26 @@ impl Paths {
                 runner.measure(self.path(name, way), Harness::Steady, &frame);
             }
         }
+        let [near, outside] = self.clients_at_port();
+        for (name, client, peer) in [
+            ("none", near, self.stranger),
+            ("known-tcp", near, self.beside.door()),
+            ("known-tcp-by-stack", outside, self.beside.door()),
+        ] {
+            let frame = between(Proto::TCP, client, peer, Way::Port, Says::Ack);
+            runner.measure(self.path(name, Way::Port), Harness::Steady, &frame);
+        }
     }
 
     /// New clients' first packets, and empty runs as many times repeated.
-    fn open(&self, runner: &mut Runner, name: &'static str, cycle: &Cycle) -> Clients {
+    fn open(&self, runner: &mut Runner, name: &'static str, cycle: &Cycle, way: Way) -> Clients {
         let clients = [(); RUNS].map(|()| runner.fresh_client(self.is_v6, cycle::LEN));
         for client in clients {
-            let frame = between(cycle.proto, client, cycle.door(), Way::In, Says::Syn);
-            runner.warm_up(cycle, client, &frame);
+            let frame = between(cycle.proto, client, cycle.door(), way, Says::Syn);
+            runner.warm_up(way, cycle, client, &frame);
             runner.measure(NOOP, Harness::Circle, &frame);
         }
-        self.step(runner, (name, cycle, clients), Way::In, Says::Syn);
+        self.step(runner, (name, cycle, clients), way, Says::Syn);
         clients
     }
 
@@ -162,7 +197,7 @@ impl Paths {
 
     fn opened(&self, runner: &mut Runner) -> (&Cycle, Clients) {
         let (name, cycle) = &self.sizes[0];
-        let clients = self.open(runner, name, cycle);
+        let clients = self.open(runner, name, cycle, Way::In);
         let answered = ("first-reply", cycle, clients);
         self.step(runner, answered, Way::Out, Says::SynAck);
         self.step(runner, ("establish", cycle, clients), Way::In, Says::Ack);
@@ -188,7 +223,7 @@ impl Paths {
     }
 
     fn datagrams(&self, runner: &mut Runner) {
-        let clients = self.open(runner, "new-udp-1", &self.udp);
+        let clients = self.open(runner, "new-udp-1", &self.udp, Way::In);
         let first = ("first-reply-udp", &self.udp, clients);
         self.step(runner, first, Way::Out, Says::SynAck);
     }
@@ -210,7 +245,7 @@ impl Paths {
 /// A frame from the client to the peer, or back.
 fn between(proto: Proto, client: Peer, peer: Peer, way: Way, says: Says) -> Vec<u8> {
     match way {
-        Way::In => frame(proto, client, peer, says),
+        Way::In | Way::Port => frame(proto, client, peer, says),
         Way::Out => frame(proto, peer, client, says),
     }
 }

@@ -82,6 +82,10 @@ impl Runner {
         let mut options = TestRunOptions::new();
         options.data_in = Some(frame);
         options.repeat = repeat;
+        let context = self.object.context();
+        if program == Way::Port.program() {
+            options.ctx_in = context.as_ref().map(<[u8; _]>::as_slice);
+        }
         let result = self.object.program(program).test_run(options).unwrap();
         result.duration.as_nanos() as u32
     }
@@ -89,6 +93,12 @@ impl Runner {
     /// A client whose flows stay known.
     pub(crate) fn steady_client(is_v6: bool) -> Peer {
         (client_addr(is_v6, 1), PORT)
+    }
+
+    /// Another one, outside of the bridge's network.
+    pub(crate) fn outside_client(is_v6: bool) -> Peer {
+        let addr = if is_v6 { "2001:db8::1" } else { "192.0.2.1" };
+        (addr.parse().unwrap(), PORT)
     }
 
     /// A client that is not known any more, and is about to open `flows`.
@@ -106,8 +116,8 @@ impl Runner {
 
     /// Opens flows around a circle and forgets them, so that the caches hold what their second
     /// opening touches: how far other processes have emptied them is not to be measured.
-    pub(crate) fn warm_up(&mut self, cycle: &Cycle, client: Peer, frame: &[u8]) {
-        self.walk(Way::In, frame);
+    pub(crate) fn warm_up(&mut self, way: Way, cycle: &Cycle, client: Peer, frame: &[u8]) {
+        self.walk(way, frame);
         self.opened += u64::from(cycle::LEN);
         for place in cycle.places() {
             self.lose(Tier::HalfOpen, cycle.proto, (client, place), Hook::INGRESS);
@@ -151,10 +161,12 @@ impl Runner {
     where
         F::Addr: Into<IpAddr>,
     {
-        let steady = Self::steady_client(F::IS_V6).0;
+        let steady = [Self::steady_client, Self::outside_client].map(|client| client(F::IS_V6).0);
         let mut map = self.object.flow_map::<F>(tier);
         let keys: Vec<_> = map.keys().map(Result::unwrap).collect();
-        let is_fresh = |key: &F::FlowKey| key.src().into() != steady && key.dst().into() != steady;
+        let is_fresh = |key: &F::FlowKey| {
+            !steady.contains(&key.src().into()) && !steady.contains(&key.dst().into())
+        };
         for key in keys.iter().filter(|key| is_fresh(&key.0)) {
             map.remove(key).unwrap();
         }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Which of the two programs a packet meets.
+/// Which program a packet meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     In,
+    /// In by a bridge port that leads to a pod.
+    Port,
     Out,
 }
 
@@ -14,6 +16,7 @@ impl Way {
     pub(crate) const fn program(self) -> &'static str {
         match self {
             Self::In => "tc_in",
+            Self::Port => "tc_in_port",
             Self::Out => "tc_eg",
         }
     }
@@ -60,6 +63,7 @@ impl fmt::Display for Subject {
                 let family = if *is_v6 { "ipv6" } else { "ipv4" };
                 let way = match way {
                     Way::In => "in",
+                    Way::Port => "port",
                     Way::Out => "out",
                 };
                 write!(f, "{name}/{family}/{way}")

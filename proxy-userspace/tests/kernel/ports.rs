@@ -105,14 +105,10 @@ pub(super) fn bridge(prefixes: [&str; 2]) -> Fib {
     fib
 }
 
-fn neighbour(addr: IpAddr, n: u32) -> String {
+/// Has the kernel know place `n` of an address, as a line for [`ip`].
+pub(super) fn neighbour(addr: IpAddr, n: u32) -> String {
     let mac = mac(n);
     format!("neighbour replace {addr} lladdr {mac} dev br0 nud permanent")
-}
-
-/// Tells the kernel where an address is.
-pub(super) fn learn(addr: IpAddr) {
-    ip(&[neighbour(addr, 1)]);
 }
 
 /// Gives endpoint `n` another MAC address, which may be its first one.
