@@ -15,6 +15,9 @@ use clap::Parser as _;
 #[expect(dead_code, reason = "the kernel ring needs more of it")]
 #[path = "../tests/kernel/object.rs"]
 mod object;
+#[expect(dead_code, reason = "the kernel ring needs more of it")]
+#[path = "../tests/kernel/ports.rs"]
+mod ports;
 #[path = "../tests/kernel/privilege.rs"]
 mod privilege;
 
@@ -44,6 +47,9 @@ fn main() -> ExitCode {
     // Who is often interrupted finds its caches full of others' things; what is not allowed to jump
     // the queue still measures, with more loads.
     rustix::process::nice(-15).ok();
-    privilege::with_only(privilege::SHIPPED, move || program::bench::run(&options))
-        .unwrap_or(ExitCode::FAILURE)
+    ports::alone(|| {
+        ports::bridge(program::paths::PREFIXES);
+        privilege::with_only(privilege::SHIPPED, move || program::bench::run(&options))
+            .unwrap_or(ExitCode::FAILURE)
+    })
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kube_lottery::dataplane::load::OBJECT;
 use kube_lottery::dataplane::{LogLevel, settings};
-use proxy_common::abi::{Settings, V4, V6, reference};
+use proxy_common::abi::{Settings, reference};
 use proxy_common::datapath::memory::world::World;
 use proxy_common::net::Proto;
 
@@ -16,6 +16,7 @@ use super::report;
 use super::runner::Runner;
 use super::samples::Samples;
 use crate::object::{Object, PROGRAMS};
+use crate::ports::{self, PORT};
 
 /// Room in each flow map: little, so that it stays in the caches as far as flows let it.
 const FLOWS: u32 = 1 << 12;
@@ -69,13 +70,26 @@ fn measure(samples: Samples) -> Runner {
     let settings = Settings::with_hz(settings::detect().hz);
     let mut world = World::new(settings);
     let families = [false, true].map(|is_v6| Paths::declare(&mut world, is_v6));
+    let networks = [("10.0.0.0", 8), ("fd00::", 16)];
+    let networks = networks.map(|(addr, len)| (addr.parse().unwrap(), len));
+    world
+        .tables
+        .devices
+        .insert(PORT, ports::device(networks, [0; 6]));
     for n in 0..reference::FRONTENDS {
         world.service(([0; 4].into(), n), Proto::TCP, &[]);
     }
     let others = ["sweeper", "noop", "reference_known", "reference_new"];
     let programs = [&PROGRAMS[..], &others].concat();
     let mut object = Object::load_with(OBJECT, settings, LogLevel::Off, FLOWS, &programs);
+    object.device = Some(PORT);
     object.write(&world.tables);
+    let beside: Vec<_> = families.iter().flat_map(Paths::beside).collect();
+    let beside: Vec<_> = beside
+        .iter()
+        .map(|addr| ports::neighbour(*addr, 1))
+        .collect();
+    ports::ip(&beside);
     let mut runner = Runner::new(object, FLOWS, samples);
     let opened = Instant::now();
     let known = families
@@ -88,8 +102,6 @@ fn measure(samples: Samples) -> Runner {
     for family in &families {
         family.establish(&runner);
     }
-    runner.bridge::<V4>();
-    runner.bridge::<V6>();
     for _ in 0..ROUNDS {
         round(&families, &mut runner, true);
     }

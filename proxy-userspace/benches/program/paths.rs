@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use proxy_common::abi::bits::bit_of;
+use proxy_common::abi::{Hook, Tier};
 use proxy_common::datapath::memory::MemoryTables;
 use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
 use proxy_common::net::{Ip4, Ip6, Proto};
@@ -21,7 +22,10 @@ const SIZES: [(&str, usize); 5] = [
     ("new-tcp-17", 17),
     ("new-tcp-1000", 1000),
 ];
-/// Runs of a kind in a row.
+/// Addresses of the bridge whose port is measured; its network has the clients and the Services in
+/// it.
+pub(crate) const PREFIXES: [&str; 2] = ["10.0.0.1/8", "fd00::1/16"];
+/// Flows of a kind that are opened in a row.
 const RUNS: usize = 8;
 
 /// Who opens connections at the same time.
@@ -32,6 +36,8 @@ pub(crate) struct Paths {
     is_v6: bool,
     sizes: Vec<(&'static str, Cycle)>,
     udp: Cycle,
+    /// Behind the same bridge as its clients.
+    beside: Cycle,
     known: [(&'static str, Cycle); 2],
     /// An endpoint that is no frontend.
     endpoint: Peer,
@@ -48,6 +54,7 @@ impl Paths {
         };
         let sizes = SIZES.map(|(name, n)| (name, cycle(Proto::TCP, n))).into();
         let udp = cycle(Proto::UDP, 1);
+        let beside = cycle(Proto::TCP, 1);
         let known = [("known-tcp", Proto::TCP), ("known-udp", Proto::UDP)]
             .map(|(name, proto)| (name, cycle(proto, 1)));
         let endpoint = unmarked(&world.tables, |n| endpoint_addr(is_v6, n));
@@ -59,6 +66,7 @@ impl Paths {
             is_v6,
             sizes,
             udp,
+            beside,
             known,
             endpoint: (endpoint, 8080),
             stranger: (stranger, 80),
@@ -85,21 +93,40 @@ impl Paths {
                 runner.walk(way, &between(cycle.proto, client, cycle.door(), way, says));
             }
         }
+        for client in self.clients_at_port() {
+            for (way, says) in says {
+                let way = if way == Way::In { Way::Port } else { way };
+                let frame = between(Proto::TCP, client, self.beside.door(), way, says);
+                runner.walk(way, &frame);
+            }
+        }
         for proto in [Proto::TCP, Proto::UDP] {
             for (way, says) in says {
                 let frame = between(proto, client, self.endpoint, way, says);
                 runner.run(way.program(), &frame, 1);
             }
         }
-        self.known.len() as u64 * u64::from(cycle::LEN)
+        let circles = self.known.len() + self.clients_at_port().len();
+        circles as u64 * u64::from(cycle::LEN)
+    }
+
+    /// One in the network of the bridge, whose packets cross it, and one that the stack serves.
+    fn clients_at_port(&self) -> [Peer; 2] {
+        [Runner::steady_client, Runner::outside_client].map(|client| client(self.is_v6))
+    }
+
+    /// Addresses whose place the kernel must know.
+    pub(crate) fn beside(&self) -> impl Iterator<Item = IpAddr> {
+        self.beside.places().map(|(addr, _)| addr)
     }
 
     /// Measures every path, those of known flows only if they are `established`.
     pub(crate) fn round(&self, runner: &mut Runner, established: bool) {
         self.steady(runner, established);
         for (name, cycle) in &self.sizes {
-            self.open(runner, name, cycle);
+            self.open(runner, name, cycle, Way::In);
         }
+        self.open(runner, "new-tcp-1", &self.beside, Way::Port);
         self.whole_connections(runner);
         self.lost_halves(runner);
         self.datagrams(runner);
@@ -119,10 +146,6 @@ impl Paths {
             ("pod-client", Proto::TCP, (self.endpoint.0, 50_000)),
         ];
         let known = self.known.iter().filter(|_| established);
-        for (name, cycle) in known.clone() {
-            let frame = between(cycle.proto, client, cycle.door(), Way::Across, Says::Ack);
-            runner.measure(self.path(name, Way::Across), Harness::Steady, &frame);
-        }
         peers.extend(known.map(|(name, cycle)| (*name, cycle.proto, cycle.door())));
         for reference in [NOOP, REFERENCE_KNOWN, REFERENCE_NEW] {
             let frame = between(Proto::TCP, client, self.stranger, Way::In, Says::Ack);
@@ -134,16 +157,26 @@ impl Paths {
                 runner.measure(self.path(name, way), Harness::Steady, &frame);
             }
         }
+        let [near, outside] = self.clients_at_port();
+        for (name, client, peer) in [
+            ("none", near, self.stranger),
+            ("known-tcp", near, self.beside.door()),
+            ("known-tcp-by-stack", outside, self.beside.door()),
+        ] {
+            let frame = between(Proto::TCP, client, peer, Way::Port, Says::Ack);
+            runner.measure(self.path(name, Way::Port), Harness::Steady, &frame);
+        }
     }
 
     /// New clients' first packets, and empty runs as many times repeated.
-    fn open(&self, runner: &mut Runner, name: &'static str, cycle: &Cycle) -> Clients {
+    fn open(&self, runner: &mut Runner, name: &'static str, cycle: &Cycle, way: Way) -> Clients {
         let clients = [(); RUNS].map(|()| runner.fresh_client(self.is_v6, cycle::LEN));
         for client in clients {
-            let frame = between(cycle.proto, client, cycle.door(), Way::In, Says::Syn);
+            let frame = between(cycle.proto, client, cycle.door(), way, Says::Syn);
+            runner.warm_up(way, cycle, client, &frame);
             runner.measure(NOOP, Harness::Circle, &frame);
         }
-        self.step(runner, (name, cycle, clients), Way::In, Says::Syn);
+        self.step(runner, (name, cycle, clients), way, Says::Syn);
         clients
     }
 
@@ -164,7 +197,7 @@ impl Paths {
 
     fn opened(&self, runner: &mut Runner) -> (&Cycle, Clients) {
         let (name, cycle) = &self.sizes[0];
-        let clients = self.open(runner, name, cycle);
+        let clients = self.open(runner, name, cycle, Way::In);
         let answered = ("first-reply", cycle, clients);
         self.step(runner, answered, Way::Out, Says::SynAck);
         self.step(runner, ("establish", cycle, clients), Way::In, Says::Ack);
@@ -182,14 +215,15 @@ impl Paths {
         let (cycle, clients) = self.opened(runner);
         for client in clients {
             for endpoint in cycle.places() {
-                runner.lose_endpoint_half(cycle.proto, endpoint, client);
+                let reply = (endpoint, client);
+                runner.lose(Tier::Established, cycle.proto, reply, Hook::EGRESS);
             }
         }
         self.step(runner, ("lost-half", cycle, clients), Way::Out, Says::Ack);
     }
 
     fn datagrams(&self, runner: &mut Runner) {
-        let clients = self.open(runner, "new-udp-1", &self.udp);
+        let clients = self.open(runner, "new-udp-1", &self.udp, Way::In);
         let first = ("first-reply-udp", &self.udp, clients);
         self.step(runner, first, Way::Out, Says::SynAck);
     }
@@ -198,7 +232,7 @@ impl Paths {
     fn direct(&self, runner: &mut Runner) {
         for (way, says) in [(Way::In, Says::Syn), (Way::Out, Says::SynAck)] {
             for subject in [NOOP, self.path("new-direct", way)] {
-                let frames = [(); RUNS].map(|()| {
+                let frames = [(); 2 * RUNS].map(|()| {
                     let client = runner.fresh_client(self.is_v6, 0);
                     between(Proto::TCP, client, self.endpoint, way, says)
                 });
@@ -211,7 +245,7 @@ impl Paths {
 /// A frame from the client to the peer, or back.
 fn between(proto: Proto, client: Peer, peer: Peer, way: Way, says: Says) -> Vec<u8> {
     match way {
-        Way::In | Way::Across => frame(proto, client, peer, says),
+        Way::In | Way::Port => frame(proto, client, peer, says),
         Way::Out => frame(proto, peer, client, says),
     }
 }

@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use aya::programs::{TestRun as _, TestRunOptions};
 use kube_lottery::dataplane::Plain;
-use proxy_common::abi::flow::{Flow as _, FlowKey as _};
-use proxy_common::abi::{Counter, FlowKey4, FlowKey6, Hook, Hop, Kind, Tier, V4, V6};
+use proxy_common::abi::flow::FlowKey as _;
+use proxy_common::abi::{Counter, FlowKey4, FlowKey6, Hook, Tier, V4, V6};
 use proxy_common::datapath::memory::Stored;
 use proxy_common::datapath::memory::world::client_addr;
-use proxy_common::net::{Mac, Port, Proto};
+use proxy_common::net::{Port, Proto};
 
-use super::cycle;
+use super::cycle::{self, Cycle};
 use super::frame::Peer;
 use super::samples::{Harness, Samples, Subject, Way};
 use crate::object::Object;
@@ -56,17 +56,19 @@ impl Runner {
             Harness::Steady => STEADY,
         };
         let mean = self.run(subject.program(), frame, repeat);
-        self.samples.add(subject, harness, mean.into());
+        self.samples.add(subject, harness, mean);
     }
 
-    /// Runs a program over each frame once, and notes the mean: one of many single runs finds by
-    /// luck what it needs in the nearest cache.
+    /// Runs a program over each frame once, and notes the median: the first find nothing in the
+    /// caches, and a few by luck all they need.
     pub(crate) fn measure_each(&mut self, subject: Subject, frames: &[Vec<u8>]) {
-        let taken = frames
+        let mut taken: Vec<_> = frames
             .iter()
-            .map(|frame| self.run(subject.program(), frame, 1));
-        let mean = taken.map(f64::from).sum::<f64>() / frames.len() as f64;
-        self.samples.add(subject, Harness::Once, mean);
+            .map(|frame| self.run(subject.program(), frame, 1))
+            .collect();
+        taken.sort_unstable();
+        let median = taken[taken.len() / 2];
+        self.samples.add(subject, Harness::Once, median);
     }
 
     /// Takes a packet once around a circle of Services.
@@ -80,6 +82,10 @@ impl Runner {
         let mut options = TestRunOptions::new();
         options.data_in = Some(frame);
         options.repeat = repeat;
+        let context = self.object.context();
+        if program == Way::Port.program() {
+            options.ctx_in = context.as_ref().map(<[u8; _]>::as_slice);
+        }
         let result = self.object.program(program).test_run(options).unwrap();
         result.duration.as_nanos() as u32
     }
@@ -87,6 +93,12 @@ impl Runner {
     /// A client whose flows stay known.
     pub(crate) fn steady_client(is_v6: bool) -> Peer {
         (client_addr(is_v6, 1), PORT)
+    }
+
+    /// Another one, outside of the bridge's network.
+    pub(crate) fn outside_client(is_v6: bool) -> Peer {
+        let addr = if is_v6 { "2001:db8::1" } else { "192.0.2.1" };
+        (addr.parse().unwrap(), PORT)
     }
 
     /// A client that is not known any more, and is about to open `flows`.
@@ -102,11 +114,21 @@ impl Runner {
         (addr, PORT)
     }
 
-    /// Removes the endpoint's half of an established flow.
-    pub(crate) fn lose_endpoint_half(&mut self, proto: Proto, endpoint: Peer, client: Peer) {
-        let ports = (Port::new(endpoint.1), Port::new(client.1));
-        let (tier, hook) = (Tier::Established, Hook::EGRESS);
-        match (endpoint.0, client.0) {
+    /// Opens flows around a circle and forgets them, so that the caches hold what their second
+    /// opening touches: how far other processes have emptied them is not to be measured.
+    pub(crate) fn warm_up(&mut self, way: Way, cycle: &Cycle, client: Peer, frame: &[u8]) {
+        self.walk(way, frame);
+        self.opened += u64::from(cycle::LEN);
+        for place in cycle.places() {
+            self.lose(Tier::HalfOpen, cycle.proto, (client, place), Hook::INGRESS);
+            self.lose(Tier::HalfOpen, cycle.proto, (place, client), Hook::EGRESS);
+        }
+    }
+
+    /// Removes one half of a flow: that of packets between these peers, source first.
+    pub(crate) fn lose(&mut self, tier: Tier, proto: Proto, (src, dst): (Peer, Peer), hook: Hook) {
+        let ports = (Port::new(src.1), Port::new(dst.1));
+        match (src.0, dst.0) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 let key = FlowKey4::new(src.into(), dst.into(), ports.0, ports.1, proto, hook);
                 self.object.flow_map::<V4>(tier).remove(&Plain(key))
@@ -118,20 +140,6 @@ impl Runner {
             _ => unreachable!("both addresses are of one family"),
         }
         .unwrap();
-    }
-
-    /// Has the established flows of a family know a way across a bridge. Nothing is known of the
-    /// device of the test run, so they keep it.
-    pub(crate) fn bridge<F: Stored>(&mut self) {
-        let mut map = self.object.flow_map::<F>(Tier::Established);
-        let flows: Vec<_> = map.iter().map(Result::unwrap).collect();
-        for (key, mut flow) in flows {
-            let state = flow.0.state_mut();
-            if state.marks.kind() == Kind::DNAT {
-                state.hop = Hop::to(Mac::default());
-                map.insert(key, flow, 0).unwrap();
-            }
-        }
     }
 
     /// Clears away the flows of clients that are not seen again, before the maps fill.
@@ -153,10 +161,12 @@ impl Runner {
     where
         F::Addr: Into<IpAddr>,
     {
-        let steady = Self::steady_client(F::IS_V6).0;
+        let steady = [Self::steady_client, Self::outside_client].map(|client| client(F::IS_V6).0);
         let mut map = self.object.flow_map::<F>(tier);
         let keys: Vec<_> = map.keys().map(Result::unwrap).collect();
-        let is_fresh = |key: &F::FlowKey| key.src().into() != steady && key.dst().into() != steady;
+        let is_fresh = |key: &F::FlowKey| {
+            !steady.contains(&key.src().into()) && !steady.contains(&key.dst().into())
+        };
         for key in keys.iter().filter(|key| is_fresh(&key.0)) {
             map.remove(key).unwrap();
         }

@@ -7,17 +7,17 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     In,
+    /// In by a bridge port that leads to a pod.
+    Port,
     Out,
-    /// In by a bridge port, and across the bridge.
-    Across,
 }
 
 impl Way {
     pub(crate) const fn program(self) -> &'static str {
         match self {
             Self::In => "tc_in",
+            Self::Port => "tc_in_port",
             Self::Out => "tc_eg",
-            Self::Across => "tc_in_port",
         }
     }
 }
@@ -63,8 +63,8 @@ impl fmt::Display for Subject {
                 let family = if *is_v6 { "ipv6" } else { "ipv4" };
                 let way = match way {
                     Way::In => "in",
+                    Way::Port => "port",
                     Way::Out => "out",
-                    Way::Across => "across",
                 };
                 write!(f, "{name}/{family}/{way}")
             }
@@ -74,17 +74,17 @@ impl fmt::Display for Subject {
 
 /// The least that each took, in nanoseconds: whatever else the machine does only adds.
 #[derive(Default)]
-pub(crate) struct Samples(BTreeMap<(Subject, Harness), f64>);
+pub(crate) struct Samples(BTreeMap<(Subject, Harness), u32>);
 
 impl Samples {
-    pub(crate) fn add(&mut self, subject: Subject, harness: Harness, nanoseconds: f64) {
+    pub(crate) fn add(&mut self, subject: Subject, harness: Harness, nanoseconds: u32) {
         let least = self.0.entry((subject, harness)).or_insert(nanoseconds);
         *least = nanoseconds.min(*least);
     }
 
     /// The least of a program that always does the same.
     pub(crate) fn fixed(&self, program: Subject, harness: Harness) -> f64 {
-        self.0[&(program, harness)]
+        f64::from(self.0[&(program, harness)])
     }
 
     /// All paths.
@@ -92,6 +92,6 @@ impl Samples {
         self.0
             .iter()
             .filter(|((subject, _), _)| matches!(subject, Subject::Path { .. }))
-            .map(|((subject, harness), least)| (*subject, *harness, *least))
+            .map(|((subject, harness), least)| (*subject, *harness, f64::from(*least)))
     }
 }

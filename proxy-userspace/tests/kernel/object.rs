@@ -88,7 +88,7 @@ impl Object {
     }
 
     /// A `struct __sk_buff` that names the device.
-    fn context(&self) -> Option<[u8; CONTEXT]> {
+    pub(super) fn context(&self) -> Option<[u8; CONTEXT]> {
         let device = self.device?;
         let mut context = [0; CONTEXT];
         context[IFINDEX..IFINDEX + 4].copy_from_slice(&device.to_ne_bytes());

@@ -105,7 +105,8 @@ pub(super) fn bridge(prefixes: [&str; 2]) -> Fib {
     fib
 }
 
-fn neighbour(addr: IpAddr, n: u32) -> String {
+/// Has the kernel know place `n` of an address, as a line for [`ip`].
+pub(super) fn neighbour(addr: IpAddr, n: u32) -> String {
     let mac = mac(n);
     format!("neighbour replace {addr} lladdr {mac} dev br0 nud permanent")
 }
