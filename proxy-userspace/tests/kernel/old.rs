@@ -33,18 +33,31 @@ impl Object {
         Self::load_only(settings, &programs)
     }
 
-    /// Loads every program.
+    /// Loads every program, with all that it can log.
     pub(super) fn load_all(settings: Settings) -> Self {
         let others = ["noop", "sweeper"];
-        Self::load_only(settings, &[&PROGRAMS[..], &others].concat())
+        Self::load_at(
+            LogLevel::Trace,
+            settings,
+            &[&PROGRAMS[..], &others].concat(),
+        )
     }
 
-    /// Loads some programs, which takes less time.
+    /// Loads some programs, which takes less time; in an emulated machine without what they log.
     pub(super) fn load_only(settings: Settings, programs: &[&str]) -> Self {
+        let log = if is_emulated() {
+            LogLevel::Off
+        } else {
+            LogLevel::Trace
+        };
+        Self::load_at(log, settings, programs)
+    }
+
+    fn load_at(log: LogLevel, settings: Settings, programs: &[&str]) -> Self {
         let (object, settings) = for_this_kernel(settings);
         // None is evicted: the host's tables have no such limit.
         let flows = if is_emulated() { 1 << 17 } else { 1 << 20 };
-        Self::load_with(&object, settings, LogLevel::Trace, flows, programs)
+        Self::load_with(&object, settings, log, flows, programs)
     }
 }
 

@@ -13,7 +13,6 @@ use xtask::ebpf::workspace_root;
 
 use super::Selection;
 use super::build::Executable;
-use super::ring::Ring;
 use super::tally::Tally;
 use crate::setup;
 
@@ -24,15 +23,20 @@ mod machine;
 mod modules;
 mod programs;
 mod root;
+mod selected;
 
-use debian::Suite;
+use debian::{Network, Suite};
 use machine::{Machine, Outcome};
+use selected::Tests;
 
 /// The kernels, and the Debian release that has them; the one that takes longest first.
 const SUITES: [Suite; 3] = [
-    Suite::new("trixie", "6.12"),
-    Suite::new("bookworm", "6.1"),
-    Suite::new("bullseye", "5.10"),
+    // Tcx, as at hand.
+    Suite::new("trixie", "6.12", Network::Long),
+    // Filters of clsact.
+    Suite::new("bookworm", "6.1", Network::Always),
+    // Older than what the controller supports.
+    Suite::new("bullseye", "5.10", Network::Never),
 ];
 
 /// Set to `optional`, a kernel that cannot be had is skipped, with the reason; otherwise it fails.
@@ -59,15 +63,11 @@ pub(super) fn run(executables: &[Executable], selection: &Selection) -> Result<T
         return Ok(skipped(SUITES.len()));
     }
     setup::ensure_commands(&mut setup::Host::new(false, false), &NEEDED)?;
-    let executable = executables
-        .iter()
-        .find(|executable| executable.ring == Ring::Kernel)
-        .context("the kernel ring has no executable")?;
-    let root = root::Root::new(&executable.file, &test_arguments(selection), selection.long)?;
     let mut total = Tally::default();
     let mut machines = Vec::new();
     for suite in &SUITES {
-        match prepare(suite, &root, selection.long) {
+        let tests = selected::tests(executables, selection, suite)?;
+        match prepare(suite, &tests, selection.long) {
             Ok(machine) => machines.push(machine),
             Err(error) if is_lenient() => {
                 println!("{}: skipped: {error:#}", suite.version);
@@ -84,12 +84,12 @@ pub(super) fn run(executables: &[Executable], selection: &Selection) -> Result<T
 }
 
 /// Fetches a kernel, if need be, and makes the machine that it will run on.
-fn prepare(suite: &Suite, root: &root::Root, long: bool) -> Result<Machine> {
+fn prepare(suite: &Suite, tests: &[Tests], long: bool) -> Result<Machine> {
     let kernel = suite.newest()?;
     let folder = workspace_root().join("target/kernels");
     std::fs::create_dir_all(&folder).context("cannot write to target")?;
     let initrd = folder.join(format!("{}.cpio", suite.name));
-    std::fs::write(&initrd, root.with_modules_of(&kernel)?)
+    std::fs::write(&initrd, root::with_modules_of(&kernel, tests, long)?)
         .with_context(|| format!("cannot write {}", initrd.display()))?;
     Ok(Machine {
         log: folder.join(format!("{}.log", suite.name)),
@@ -159,27 +159,6 @@ fn report(machine: &Machine) -> Tally {
             Tally::failure()
         }
     }
-}
-
-/// Tests that ask a kernel what others may answer otherwise, and take no minutes to it.
-const SHORT: [&str; 6] = [
-    "agreement::random_packets",
-    "capability::",
-    "golden::",
-    "old::",
-    "sweep::the_program",
-    "tables::what_was_written",
-];
-
-/// Which tests run: all in the long form, without one those for which emulation is not too slow.
-fn test_arguments(selection: &Selection) -> Vec<String> {
-    let mut arguments = vec!["--test-threads=1".to_owned()];
-    match &selection.filter {
-        Some(filter) => arguments.push(filter.clone()),
-        None if selection.long => {}
-        None => arguments.extend(SHORT.map(str::to_owned)),
-    }
-    arguments
 }
 
 fn is_lenient() -> bool {

@@ -22,6 +22,16 @@ pub(super) struct Suite {
     pub(super) name: &'static str,
     /// The version that its kernels have, as far as it does not change.
     pub(super) version: &'static str,
+    pub(super) network: Network,
+}
+
+/// When a kernel has tests over real sockets.
+#[derive(Clone, Copy)]
+pub(super) enum Network {
+    Always,
+    /// In the long form.
+    Long,
+    Never,
 }
 
 /// A kernel on this machine.
@@ -37,8 +47,12 @@ pub(super) struct Kernel {
 }
 
 impl Suite {
-    pub(super) const fn new(name: &'static str, version: &'static str) -> Self {
-        Self { name, version }
+    pub(super) const fn new(name: &'static str, version: &'static str, network: Network) -> Self {
+        Self {
+            name,
+            version,
+            network,
+        }
     }
 
     /// The newest kernel, from the cache if it is there.

@@ -163,14 +163,16 @@ impl Outcome {
         };
         let console = said[begin + 1..end].to_vec();
         let mut tally = Tally::default();
+        let mut closed = false;
         for counted in console
             .iter()
             .filter_map(|line| Tally::of_result_line(line))
         {
             tally += counted;
+            closed = true;
         }
         // A crash, or no module.
-        if tally.failed == 0 && (code != 0.0 || tally.passed == 0) {
+        if tally.failed == 0 && (code != 0.0 || !closed) {
             tally += Tally::failure();
         }
         Ok(Self {

@@ -23,7 +23,8 @@ pub(super) fn add(archive: &mut Archive, program: &str, path: &str) -> Result<()
 pub(super) fn add_stripped(archive: &mut Archive, program: &Path, path: &str) -> Result<()> {
     let folder = workspace_root().join("target/kernels");
     fs::create_dir_all(&folder).context("cannot write to target")?;
-    let stripped = folder.join("stripped");
+    let name = program.file_name().context("a program has a name")?;
+    let stripped = folder.join(name);
     run(Command::new("strip").arg("-o").arg(&stripped).arg(program))?;
     add_file(archive, &stripped, path)
 }
