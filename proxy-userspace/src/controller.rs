@@ -6,7 +6,7 @@
 mod devices;
 mod objects;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::control::{Control, Devices};
+use crate::control::Control;
 use crate::dataplane::{Fresh, PinError, Programs, Tables};
 use crate::manifests::{Follower, Source, Update, follow};
 use crate::node;
@@ -104,7 +104,7 @@ pub async fn run(
     let objects = Objects::new(plan, tables, config.node, node_addresses);
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
-    let (device_state, known_devices) = watch::channel(Devices::default());
+    let (device_state, known_devices) = watch::channel(Vec::new());
     let control = control.serve(asks, known_devices);
     tokio::pin!(control);
 
@@ -116,11 +116,11 @@ pub async fn run(
         synced = &mut is_synced => synced.map_err(|_closed| ControllerError::Ended("table task"))?,
     };
     fresh.pin()?;
-    let (wanted, devices) = watch::channel(None);
+    let (found, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
-    let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
+    let mut watching = tokio::spawn(node::watch(addresses_of_node, found));
     tokio::pin!(is_attached);
     let mut is_ready = false;
 
@@ -162,5 +162,5 @@ fn say_ready(summary: Summary, devices: usize) {
     info!(services, frontends, endpoints, devices, "ready");
 }
 
-/// The devices to attach to, once they are known.
-type Wanted = Option<BTreeMap<u32, node::Device>>;
+/// The devices of this node, once they are known.
+type Known = Option<node::Devices>;

@@ -22,7 +22,7 @@ mod syscall;
 pub mod tables;
 
 pub use apply::{Failure, apply};
-pub use attach::{AttachError, Programs};
+pub use attach::{AttachError, Mode, Programs};
 pub use cleanup::{Cleanup, cleanup};
 pub use kill::KillPoint;
 pub use load::{Dataplane, Fresh, LoadError, LogLevel, Options, load};

@@ -20,6 +20,7 @@ mod network {
     mod kill_points;
     mod lab;
     mod looking;
+    mod moves;
     mod paths;
     mod pinned;
     mod restart;

@@ -1,5 +1,9 @@
 //! What is said on the control socket, and printed by `-o json` and `-o yaml`.
 
+mod device;
+
+pub use device::{Device, DeviceNotice, DeviceState, Devices};
+
 use serde::{Deserialize, Serialize};
 
 /// Version of everything here.
@@ -124,26 +128,6 @@ pub struct Notice {
     pub is_known_limit: bool,
 }
 
-/// How the devices are.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Devices {
-    /// Attached to.
-    pub attached: Vec<String>,
-    /// Not attached to.
-    pub refused: Vec<RefusedDevice>,
-}
-
-/// A device that should be attached to and is not.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RefusedDevice {
-    /// Its name.
-    pub name: String,
-    /// Why.
-    pub reason: String,
-}
-
 /// How full a map is.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -174,7 +158,7 @@ pub struct Counter {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
-    /// `ServiceList` or `EndpointList`.
+    /// `ServiceList`, `EndpointList` or `DeviceList`.
     #[serde(flatten)]
     pub kind: Kind,
     /// They, in order.

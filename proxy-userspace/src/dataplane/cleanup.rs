@@ -33,14 +33,10 @@ impl std::fmt::Display for Cleanup {
                 direction,
                 pin,
             } => {
-                let way = match direction {
-                    Direction::Ingress => "ingress",
-                    Direction::Egress => "egress",
-                };
                 let pin = pin.display();
                 match device {
                     0 => write!(f, "link of a device that is gone ({pin})"),
-                    device => write!(f, "link at {way} of device {device} ({pin})"),
+                    device => write!(f, "link at {direction} of device {device} ({pin})"),
                 }
             }
             Self::Map(pin) => write!(f, "map {}", pin.display()),

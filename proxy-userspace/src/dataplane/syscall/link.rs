@@ -1,5 +1,6 @@
 //! Links to TCX, by the index of the device: a name may be another device's by now.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
@@ -28,6 +29,15 @@ pub enum Direction {
     Egress = 47,
 }
 
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+        })
+    }
+}
+
 /// The part of `union bpf_attr` that creates a link to TCX.
 #[repr(C)]
 struct CreateAttr {
@@ -40,19 +50,29 @@ struct CreateAttr {
     expected_revision: u64,
 }
 
-/// Attaches a program to a device: last at ingress, first at egress.
+/// Which end of the list of programs at a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dataplane) enum End {
+    /// Before all others.
+    First,
+    /// After all others.
+    Last,
+}
+
+/// Attaches a program to a device. One program can be only once at a hook.
 pub(in crate::dataplane) fn create(
     program: impl AsFd,
     device: u32,
     direction: Direction,
+    end: End,
 ) -> io::Result<OwnedFd> {
     let mut attr = CreateAttr {
         prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),
         target_ifindex: device,
         attach_type: direction as u32,
-        flags: match direction {
-            Direction::Ingress => BPF_F_AFTER,
-            Direction::Egress => BPF_F_BEFORE,
+        flags: match end {
+            End::First => BPF_F_BEFORE,
+            End::Last => BPF_F_AFTER,
         },
         relative: 0,
         pad: 0,
@@ -99,7 +119,8 @@ pub(in crate::dataplane) struct LinkInfo {
     kind: u32,
     /// Number of the link.
     pub(in crate::dataplane) id: u32,
-    program: u32,
+    /// Number of its program.
+    pub(in crate::dataplane) program: u32,
     pad: u32,
     /// Index of the device, 0 once that is gone; in the namespace that it is in by now.
     pub(in crate::dataplane) device: u32,
@@ -145,8 +166,22 @@ struct QueryAttr {
     revision: u64,
 }
 
-/// The numbers of the links of a device in this network namespace.
-pub(in crate::dataplane) fn ids(device: u32, direction: Direction) -> io::Result<Vec<u32>> {
+/// What is attached at a hook, in the order in which packets meet it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::dataplane) struct Chain {
+    /// Numbers of the programs, and of their links; 0 for one that has none.
+    pub(in crate::dataplane) programs: Vec<(u32, u32)>,
+}
+
+impl Chain {
+    /// The place of a link, counted from 0.
+    pub(in crate::dataplane) fn place_of(&self, link: u32) -> Option<usize> {
+        self.programs.iter().position(|(_, other)| *other == link)
+    }
+}
+
+/// What is attached to a device of this network namespace.
+pub(in crate::dataplane) fn chain(device: u32, direction: Direction) -> io::Result<Chain> {
     let mut programs = [0_u32; MOST];
     let mut links = [0_u32; MOST];
     let mut attr = QueryAttr {
@@ -166,10 +201,13 @@ pub(in crate::dataplane) fn ids(device: u32, direction: Direction) -> io::Result
     match unsafe { bpf(BPF_PROG_QUERY, &mut attr) } {
         Ok(_) => {}
         // Nothing was ever attached there.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Chain::default()),
         Err(error) => return Err(error),
     }
-    Ok(links.into_iter().filter(|id| *id != 0).collect())
+    let pairs = programs.into_iter().zip(links);
+    Ok(Chain {
+        programs: pairs.take_while(|(program, _)| *program != 0).collect(),
+    })
 }
 
 /// The kernel has no more places at one hook of a device.
