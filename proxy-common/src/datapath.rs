@@ -19,6 +19,7 @@ pub mod open;
 pub mod packet;
 pub mod repair;
 pub mod rewrite;
+pub mod sweep;
 pub mod tables;
 pub mod verdict;
 pub mod work;
@@ -26,6 +27,7 @@ pub mod work;
 pub use egress::egress;
 pub use ingress::ingress;
 pub use packet::Packet;
+pub use sweep::sweep;
 pub use tables::{Insert, Tables};
 pub use verdict::Verdict;
 

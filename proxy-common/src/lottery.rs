@@ -60,29 +60,64 @@ pub fn below<R: Random>(random: &mut R, k: u32) -> u32 {
 
 /// The endpoint that a new flow goes to, of `n`; 0 if there are none.
 ///
-/// Up to `limit` endpoints the cascade runs rule by rule, one draw for each; above, one draw
-/// decides.
+/// Up to `limit` endpoints, and [`MOST_RULES`], the cascade runs rule by rule, one draw for each;
+/// above, one draw decides.
 #[inline(always)]
 pub fn pick<R: Random>(random: &mut R, n: u32, limit: u32) -> u32 {
-    if n > limit {
+    if n > limit || n > MOST_RULES {
         return below(random, n);
     }
     cascade(n, |k| fires(random, k))
 }
 
-/// The index of the first of `n` rules that fires, the last one unconditionally.
+/// The index of the first of `n` rules, [`MOST_RULES`] at most, that fires; the last one does
+/// unconditionally.
 ///
 /// `fires` is asked with `n`, `n-1`, ... 2: the reciprocal of each rule's probability.
 #[inline(always)]
 pub fn cascade(n: u32, mut fires: impl FnMut(u32) -> bool) -> u32 {
-    let mut left = n;
-    while left > 1 {
-        if fires(left) {
-            return n - left;
+    by_stretches(n, |left| stretch(left, &mut fires))
+}
+
+/// How many rules a cascade has at most.
+pub const MOST_RULES: u32 = 4096;
+/// How many rules make a stretch.
+pub const STRETCH: u32 = 64;
+
+/// The same, cut into stretches of [`STRETCH`] rules; `stretch` is asked with how many rules are
+/// left, and answers as [`stretch`] does. Of more than [`MOST_RULES`] it asks no more than those.
+///
+/// A kernel that verifies a loop takes every turn of it, and keeps what each turn has left open: of
+/// one long loop too much for those before 6.18, of two short ones little. Those before 6.2 do not
+/// see that `n` ends a loop, so a constant does.
+#[inline(always)]
+pub fn by_stretches(n: u32, mut stretch: impl FnMut(u32) -> u32) -> u32 {
+    let mut passed = 0;
+    while passed < MOST_RULES {
+        let here = stretch(n.wrapping_sub(passed));
+        // The last rule fires, so the last stretch is cut short, even a full one.
+        if here < STRETCH {
+            return passed + here;
         }
-        left -= 1;
+        // Not by `here`, which the verifier does not know: its count of turns must be certain.
+        passed += STRETCH;
     }
-    n.saturating_sub(1)
+    passed
+}
+
+/// How many of the rules that are left do not fire before the first that does; [`STRETCH`] if none
+/// of so many fires.
+#[inline(always)]
+pub fn stretch(left: u32, mut fires: impl FnMut(u32) -> bool) -> u32 {
+    let mut passed = 0;
+    while passed < STRETCH {
+        let k = left.saturating_sub(passed);
+        if k <= 1 || fires(k) {
+            break;
+        }
+        passed += 1;
+    }
+    passed
 }
 
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! The lottery as the verifier likes it: global functions, each verified once and on its own,
-//! whatever the state of the program that calls them. Inlined, the cascade could not go far beyond
-//! two thousand rules (8,192 pending branches are the verifier's limit).
+//! whatever the state of the program that calls them. In one piece, the cascade could not go far
+//! beyond two thousand rules (8,192 pending branches are the verifier's limit).
 
 use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use proxy_common::lottery::{self, Random, XorShift};
@@ -43,6 +43,13 @@ extern "C" fn fires(k: u32) -> u32 {
     lottery::fires(&mut Kernel, k).into()
 }
 
+/// How many rules do not fire, of a stretch that begins with this many left.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn stretch(left: u32) -> u32 {
+    lottery::stretch(left, |k| fires(k) != 0)
+}
+
 /// A number below `n`, each with the same probability.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -57,5 +64,5 @@ pub(crate) extern "C" fn pick(n: u32) -> u32 {
     if n > global::cascade_limit() {
         return below(n);
     }
-    lottery::cascade(n, |k| fires(k) != 0)
+    lottery::by_stretches(n, |left| stretch(left))
 }

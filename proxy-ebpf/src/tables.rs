@@ -150,9 +150,13 @@ macro_rules! tables {
 
             #[inline(always)]
             fn remove(&mut self, tier: Tier, path: &Path<$family>, kind: Kind) {
-                let Some(key) = scratch::key(path, kind) else {
-                    return;
-                };
+                if let Some(key) = scratch::key(path, kind) {
+                    Tables::<$family>::remove_key(self, tier, key);
+                }
+            }
+
+            #[inline(always)]
+            fn remove_key(&mut self, tier: Tier, key: &<$family as Family>::FlowKey) {
                 // Whoever removed it first has done what was wanted.
                 let _gone = match tier {
                     Tier::Established => maps::$flows.remove(key),

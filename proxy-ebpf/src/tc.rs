@@ -4,7 +4,7 @@ use aya_ebpf::bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC};
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
 use aya_log_ebpf::{debug, trace};
-use proxy_common::datapath::{Verdict, egress, ingress};
+use proxy_common::datapath::{Verdict, egress, ingress, sweep};
 use proxy_common::net::eth;
 
 use crate::packet::SkbPacket;
@@ -37,6 +37,13 @@ fn tc_in_l3(ctx: TcContext) -> i32 {
 fn tc_eg_l3(ctx: TcContext) -> i32 {
     let verdict = egress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, 0);
     action(&ctx, verdict)
+}
+
+/// Removes flows that are over, see [`sweep`]; returns how many. Run by the controller with keys in
+/// the place of a packet, never attached.
+#[classifier]
+fn sweeper(ctx: TcContext) -> i32 {
+    sweep(&SkbPacket::new(&ctx), &mut Maps) as i32
 }
 
 /// Nothing: what the others are measured against. Never attached.

@@ -5,6 +5,7 @@
 
 mod devices;
 mod objects;
+mod sweep;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::control::Control;
-use crate::dataplane::{Fresh, PinError, Programs, Tables};
+use crate::dataplane::{Fresh, PinError, Programs, Sweeper, Tables};
 use crate::manifests::{Follower, Source, Update, follow};
 use crate::node;
 use crate::plan::{Plan, Summary};
@@ -60,6 +61,10 @@ pub struct Kernel {
     pub programs: Programs,
     /// Maps to be pinned once they are true.
     pub fresh: Fresh,
+    /// Removes flows that are over.
+    pub sweeper: Sweeper,
+    /// Ticks of `jiffies` a second.
+    pub hz: u32,
 }
 
 /// Why the controller cannot go on.
@@ -97,6 +102,8 @@ pub async fn run(
         tables,
         programs,
         fresh,
+        sweeper,
+        hz,
     } = kernel;
     let Manifests { follower, updates } = config.manifests;
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
@@ -121,6 +128,7 @@ pub async fn run(
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
     let mut watching = tokio::spawn(node::watch(addresses_of_node, found));
+    let mut sweeping = tokio::spawn(sweep::run(sweeper, hz));
     tokio::pin!(is_attached);
     let mut is_ready = false;
 
@@ -140,11 +148,13 @@ pub async fn run(
                 });
             }
             _ = &mut objects => return Err(ControllerError::Ended("table task")),
+            _ = &mut sweeping => return Err(ControllerError::Ended("sweeper")),
             _ = &mut attaching => return Err(ControllerError::Ended("attaching thread")),
         }
     }
     // Without a watch the attaching thread ends. What it attached stays: links are pinned.
     watching.abort();
+    sweeping.abort();
     drop(watching.await);
     drop(attaching.await);
     Ok(())

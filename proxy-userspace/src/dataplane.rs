@@ -18,6 +18,7 @@ pub mod reader;
 pub mod settings;
 mod shapes;
 mod snapshot;
+mod sweeper;
 mod syscall;
 pub mod tables;
 
@@ -30,4 +31,5 @@ pub use lock::{Lock, LockError};
 pub use pins::{PinError, Place};
 pub use plain::Plain;
 pub use reader::{ReadError, Reader};
+pub use sweeper::{Sweeper, Swept};
 pub use tables::{Capacities, Tables};

@@ -18,6 +18,7 @@ mod kernel {
     mod generate;
     mod lottery;
     mod object;
+    mod sweep;
     mod tables;
 
     /// Whether this process may load programs. Where the ring is required it must.

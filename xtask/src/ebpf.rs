@@ -8,6 +8,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::LazyLock;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -208,14 +209,41 @@ fn target_dir(out: &Path) -> PathBuf {
 }
 
 /// The directory with the workspace's `Cargo.toml`.
+///
+/// Cargo tells where it runs a package of it from. Where this was compiled comes second: with its
+/// target directory, a repository may be copied or moved.
 pub fn workspace_root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here)
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let running = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let compiled = Path::new(env!("CARGO_MANIFEST_DIR"));
+        running
+            .and_then(|package| root_above(&package))
+            .or_else(|| root_above(compiled))
+            .unwrap_or_else(|| compiled.to_owned())
+    });
+    &ROOT
+}
+
+/// The parent of a package's directory, if it is this workspace's.
+fn root_above(package: &Path) -> Option<PathBuf> {
+    let root = package.parent()?;
+    let is_it = root.join(PACKAGE).is_dir() && root.join("xtask").is_dir();
+    is_it.then(|| root.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_of_the_repository_is_a_workspace_of_its_own() {
+        let copy = scratch::Scratch::new("copy");
+        let package = copy.path().join("proxy-userspace");
+        assert_eq!(None, root_above(&package));
+        copy.file("proxy-ebpf/Cargo.toml");
+        copy.file("xtask/Cargo.toml");
+        assert_eq!(Some(copy.path().to_owned()), root_above(&package));
+    }
 
     #[test]
     fn settings_of_the_host_build_do_not_reach_the_kernel_object() {

@@ -2,6 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::lottery::MOST_RULES;
+
 /// Settings of the kernel programs. All words, so that there is no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -23,7 +25,7 @@ pub struct Settings {
 
 impl Settings {
     /// Highest cascade limit that every supported kernel verifies.
-    pub const MAX_CASCADE_LIMIT: u32 = 4096;
+    pub const MAX_CASCADE_LIMIT: u32 = MOST_RULES;
 
     /// The defaults, on a kernel with `hz` ticks a second.
     pub const fn with_hz(hz: u32) -> Self {

@@ -121,7 +121,13 @@ fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let is_quiet = is_quiet(tier, state, &work.event);
     if may_choose_again(tables, state, &work.event) {
         work.tier = tier;
-        return tables.part(Part::Renew, work);
+        let step = tables.part(Part::Renew, work);
+        // It is gone in the meantime.
+        return if step == Step::NONE {
+            tables.part(Part::Miss, work)
+        } else {
+            step
+        };
     }
     if !is_quiet {
         work.tier = tier;
@@ -151,11 +157,11 @@ fn is_current<F: Family, T: Tables<F>>(tables: &T, flow: &FlowState) -> bool {
 }
 
 /// A known flow that may have to choose again: a TCP connection that is opened once more, or a
-/// UDP flow whose endpoint or time is over.
+/// UDP flow whose endpoint or time is over. Nothing to say if it is no longer known.
 #[inline(always)]
 pub fn renew<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let Some(flow) = tables.flow(work.tier, &work.key) else {
-        return tables.part(Part::Miss, work);
+        return Step::NONE;
     };
     let state = *flow.state();
     work.old.read_forward(&work.key, flow);

@@ -18,6 +18,12 @@ pub const TCP_ESTABLISHED: u32 = 24 * 60 * 60;
 /// A TCP connection of which one side has said FIN.
 pub const TCP_CLOSING: u32 = 60;
 
+/// How long the ports of a TCP connection stay taken that both sides have closed (TIME-WAIT,
+/// RFC 9293, 3.3.2).
+pub const TCP_TIME_WAIT: u32 = 120;
+/// How long those of one that was reset do.
+pub const TCP_RESET: u32 = 10;
+
 /// How old the noted time may be before it is written again: TCP.
 pub const REFRESH_TCP: u32 = 4;
 /// How old the noted time may be before it is written again: UDP.
@@ -39,6 +45,24 @@ pub fn is_over(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
         tier
     };
     state.is_closed() || age > tcp(tier, state)
+}
+
+/// Whether the table may forget a half.
+///
+/// Later than [`is_over`] says so of a connection that has been closed: what is left of it on its
+/// way must not be taken for something new.
+#[inline(always)]
+pub fn may_go(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
+    let state = flow.marks.state();
+    if proto == Proto::UDP || !state.is_closed() {
+        return is_over(proto, tier, flow, now);
+    }
+    let limit = if state.any(State::RST_CLIENT.with(State::RST_ENDPOINT)) {
+        TCP_RESET
+    } else {
+        TCP_TIME_WAIT
+    };
+    now.saturating_sub(flow.last_seen) > limit
 }
 
 /// Idle time after which a UDP flow is over.
@@ -67,4 +91,55 @@ const fn tcp(tier: Tier, state: State) -> u32 {
 pub const fn is_stale(is_tcp: bool, last_seen: u32, now: u32) -> bool {
     let limit = if is_tcp { REFRESH_TCP } else { REFRESH_UDP };
     now.saturating_sub(last_seen) >= limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::flow::Marks;
+    use bytemuck::Zeroable as _;
+
+    fn half(state: State, last_seen: u32) -> FlowState {
+        FlowState {
+            last_seen,
+            marks: Marks::new(Kind::DNAT, state),
+            ..FlowState::zeroed()
+        }
+    }
+
+    #[test]
+    fn a_closed_connection_is_over_at_once_and_goes_later() {
+        let fins = State::FIN_CLIENT.with(State::FIN_ENDPOINT);
+        for (state, limit) in [(fins, TCP_TIME_WAIT), (State::RST_ENDPOINT, TCP_RESET)] {
+            let half = half(state, 1_000);
+            assert!(is_over(Proto::TCP, Tier::Established, &half, 1_000));
+            assert!(!may_go(Proto::TCP, Tier::Established, &half, 1_000 + limit));
+            assert!(may_go(Proto::TCP, Tier::Established, &half, 1_001 + limit));
+        }
+    }
+
+    #[test]
+    fn what_is_open_goes_when_it_is_over() {
+        for (proto, tier, state, limit) in [
+            (Proto::TCP, Tier::HalfOpen, State::NEW, TCP_OPENING),
+            (
+                Proto::TCP,
+                Tier::Established,
+                State::REPLIED,
+                TCP_ESTABLISHED,
+            ),
+            (
+                Proto::TCP,
+                Tier::Established,
+                State::FIN_CLIENT,
+                TCP_CLOSING,
+            ),
+            (Proto::UDP, Tier::HalfOpen, State::NEW, UDP_UNREPLIED),
+            (Proto::UDP, Tier::Established, State::REPLIED, UDP_REPLIED),
+        ] {
+            let half = half(state, 1_000);
+            assert!(!may_go(proto, tier, &half, 1_000 + limit));
+            assert!(may_go(proto, tier, &half, 1_001 + limit));
+        }
+    }
 }

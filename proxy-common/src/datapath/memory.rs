@@ -198,7 +198,11 @@ impl<F: Stored> Tables<F> for MemoryTables {
     }
 
     fn remove(&mut self, tier: Tier, path: &Path<F>, kind: Kind) {
-        F::maps_mut(self).tier_mut(tier).remove(&path.key(kind));
+        Tables::<F>::remove_key(self, tier, &path.key(kind));
+    }
+
+    fn remove_key(&mut self, tier: Tier, key: &F::FlowKey) {
+        F::maps_mut(self).tier_mut(tier).remove(key);
     }
 
     fn touch(&mut self, tier: Tier, path: &Path<F>, kind: Kind, touch: Touch) -> bool {

@@ -66,6 +66,8 @@ pub trait Tables<F: Family> {
     fn replace(&mut self, tier: Tier, path: &Path<F>, kind: Kind, past: Past) -> bool;
     /// Removes one half of a flow.
     fn remove(&mut self, tier: Tier, path: &Path<F>, kind: Kind);
+    /// Removes the half at a key.
+    fn remove_key(&mut self, tier: Tier, key: &F::FlowKey);
     /// Applies `touch` to one half of a flow, in place; `false` if there is no such half.
     fn touch(&mut self, tier: Tier, path: &Path<F>, kind: Kind, touch: Touch) -> bool;
     /// Notes packets with this key as direct traffic, unless they are known.

@@ -138,6 +138,7 @@ async fn run(args: Args) -> Result<()> {
         mut tables,
         programs,
         reader,
+        sweeper,
         logger,
         memory,
         floors,
@@ -174,6 +175,8 @@ async fn run(args: Args) -> Result<()> {
         tables,
         programs,
         fresh,
+        sweeper,
+        hz: options.settings.hz,
     };
     controller::run(config, plan, dataplane, control, reload, stop).await?;
     info!("stopped");

@@ -18,6 +18,7 @@ use super::maps::memory;
 use super::pins::{PinError, Place};
 use super::plain::Plain;
 use super::reader::{ReadError, Reader};
+use super::sweeper::{self, Sweeper};
 use super::tables::{Capacities, Tables};
 use crate::plan::Floors;
 
@@ -82,6 +83,8 @@ pub struct Dataplane {
     pub programs: Programs,
     /// Reads the maps for those who only look.
     pub reader: Reader,
+    /// Removes flows that are over.
+    pub sweeper: Sweeper,
     /// Reads what the programs log, if they can. Dropping it would end their logging.
     pub logger: Option<EbpfLogger<&'static dyn log::Log>>,
     /// Kernel memory of each map in bytes.
@@ -213,13 +216,14 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
         Err(aya_log::Error::MapNotFound) => None,
         Err(error) => return Err(error.into()),
     };
-    for program in PROGRAMS {
+    for program in PROGRAMS.into_iter().chain([sweeper::PROGRAM]) {
         load_program(&mut ebpf, program)?;
     }
     let memory = memory_by_map(&ebpf)?;
     former.copy(&ebpf)?;
     let maps = former.fresh(&ebpf)?;
     let reader = Reader::of(&ebpf)?;
+    let sweeper = Sweeper::of(&ebpf)?;
     let mut tables = Tables::take(&mut ebpf)?;
     if !former.adopted().contains(&"META") {
         tables.meta.set(0, &meta).map_err(|source| LoadError::Map {
@@ -235,6 +239,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     }
     Ok(Dataplane {
         reader,
+        sweeper,
         tables,
         programs: Programs::new(ebpf, options.place.clone()),
         logger,

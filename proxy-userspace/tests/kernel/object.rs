@@ -6,8 +6,8 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::Plain;
 use kube_lottery::dataplane::load::OBJECT;
+use kube_lottery::dataplane::{Plain, Sweeper};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
@@ -42,13 +42,18 @@ impl Object {
             loader.map_max_entries(map, entries);
         }
         let mut ebpf = loader.load(OBJECT).unwrap();
-        for name in PROGRAMS.into_iter().chain(["noop"]) {
+        for name in PROGRAMS.into_iter().chain(["noop", "sweeper"]) {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
             }
         }
         Self { ebpf }
+    }
+
+    /// What removes flows that are over.
+    pub(super) fn sweeper(&self) -> Sweeper {
+        Sweeper::of(&self.ebpf).unwrap()
     }
 
     pub(super) fn program(&self, name: &str) -> &SchedClassifier {

@@ -5,12 +5,14 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::ebpf::workspace_root;
+
 /// Builds the proxy and returns the path of its binary.
 pub(super) fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .current_dir(workspace_root())
         .args([
             "build",
             "--package",

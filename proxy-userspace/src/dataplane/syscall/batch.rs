@@ -87,20 +87,30 @@ impl<K: Pod, V: Pod> Batch<K, V> {
     /// All elements. What changes meanwhile may be missed or seen twice.
     pub(in crate::dataplane) fn read(&self) -> io::Result<Vec<(K, V)>> {
         let mut all = Vec::new();
+        self.walk(|key, value| {
+            all.push((key, value));
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Gives `take` all elements, as [`Self::read`] would return them.
+    pub(in crate::dataplane) fn walk(
+        &self,
+        mut take: impl FnMut(K, V) -> io::Result<()>,
+    ) -> io::Result<()> {
         let elements = Elements::of(self.map.as_fd(), size_of::<K>(), size_of::<V>());
         elements.walk(|keys, values| {
             let keys = keys.chunks_exact(size_of::<K>());
             let values = values.chunks_exact(size_of::<V>());
-            let pairs = keys.zip(values);
-            all.extend(pairs.map(|(key, value)| {
-                (
+            for (key, value) in keys.zip(values) {
+                take(
                     bytemuck::pod_read_unaligned(key),
                     bytemuck::pod_read_unaligned(value),
-                )
-            }));
+                )?;
+            }
             Ok(())
-        })?;
-        Ok(all)
+        })
     }
 
     /// `keys` and `values` hold `count` elements each, but for `values` in a deletion.

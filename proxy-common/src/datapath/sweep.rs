@@ -1,0 +1,86 @@
+//! Removes halves of flows that are over.
+//!
+//! Without it the flow tables are always full of what has ended, and each new flow pushes out
+//! another one, by age and not by whether it still lives. Userspace looks for candidates, because
+//! walking a large map takes long; this program then looks at each of them once more and removes
+//! it at once, because meanwhile the flow may have begun anew.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::lifetime::may_go;
+use super::packet::Packet;
+use super::tables::Tables;
+use crate::abi::flow::{Flow as _, FlowKey as _};
+use crate::abi::{Family, Tier, V4, V6};
+use crate::net::eth;
+
+/// Most keys that one run looks at.
+pub const AT_ONCE: usize = 32;
+
+/// What a run is told, as the payload of an Ethernet frame; keys of the frame's family follow, up
+/// to [`AT_ONCE`] of them or to the end of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Order {
+    /// 0: the established tier, 1: the half-open one.
+    pub tier: u32,
+}
+
+impl Order {
+    /// For keys of this tier.
+    pub const fn new(tier: Tier) -> Self {
+        Self {
+            tier: match tier {
+                Tier::Established => 0,
+                Tier::HalfOpen => 1,
+            },
+        }
+    }
+
+    const fn tier(self) -> Tier {
+        match self.tier {
+            0 => Tier::Established,
+            _ => Tier::HalfOpen,
+        }
+    }
+}
+
+/// Removes those of the halves named by `packet` that are over; returns how many.
+#[inline(always)]
+pub fn sweep<P, T>(packet: &P, tables: &mut T) -> u32
+where
+    P: Packet,
+    T: Tables<V4> + Tables<V6>,
+{
+    match packet.protocol() {
+        eth::IPV4 => of_family::<V4, P, T>(packet, tables),
+        eth::IPV6 => of_family::<V6, P, T>(packet, tables),
+        _ => 0,
+    }
+}
+
+#[inline(always)]
+fn of_family<F: Family, P: Packet, T: Tables<F>>(packet: &P, tables: &mut T) -> u32 {
+    let Some(order) = packet.load::<Order>(eth::LEN) else {
+        return 0;
+    };
+    let tier = order.tier();
+    let now = tables.now();
+    let mut removed = 0;
+    let mut index = 0;
+    while index < AT_ONCE {
+        let offset = eth::LEN + size_of::<Order>() + index * size_of::<F::FlowKey>();
+        let Some(key) = packet.load::<F::FlowKey>(offset) else {
+            return removed;
+        };
+        let ends = tables
+            .flow(tier, &key)
+            .is_some_and(|flow| may_go(key.proto(), tier, flow.state(), now));
+        if ends {
+            tables.remove_key(tier, &key);
+            removed += 1;
+        }
+        index += 1;
+    }
+    removed
+}
