@@ -10,6 +10,7 @@ pub mod family;
 pub mod flow;
 pub mod frontend;
 pub mod meta;
+pub mod seen;
 pub mod settings;
 
 pub use bits::bit_of;
@@ -20,6 +21,7 @@ pub use family::{Family, V4, V6};
 pub use flow::{Flow4, Flow6, FlowKey4, FlowKey6, FlowState, Hook, Kind, State, Tier};
 pub use frontend::{EndpointSet, Frontend, FrontendFlags, FrontendKey4, FrontendKey6};
 pub use meta::Meta;
+pub use seen::Seen;
 pub use settings::Settings;
 
 /// Number of the map layout; any change of a shape or a meaning below raises it.

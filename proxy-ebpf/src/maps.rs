@@ -1,12 +1,12 @@
 //! Every map. Capacities are defaults, the loader sets them.
 
-use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC};
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{
     Counter, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4, FlowKey6,
-    Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta, Slot, bits, capacity,
+    Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta, Seen, Slot, bits, capacity,
 };
 
 #[map]
@@ -60,6 +60,10 @@ pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Cou
 /// For the controller, which tells by it whether it can adopt all the others.
 #[map]
 static META: Array<Meta> = Array::with_max_entries(1, 0);
+
+/// By the index of the device, for those that are looked into.
+#[map]
+pub(crate) static SEEN: HashMap<u32, Seen> = HashMap::with_max_entries(1024, BPF_F_NO_PREALLOC);
 
 #[map]
 pub(crate) static TEST_SOURCES: Array<TestSources> = Array::with_max_entries(1, 0);

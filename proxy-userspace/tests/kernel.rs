@@ -18,6 +18,7 @@ mod kernel {
     mod generate;
     mod lottery;
     mod object;
+    mod once;
     mod sweep;
     mod tables;
 

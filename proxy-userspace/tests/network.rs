@@ -17,10 +17,12 @@ mod network {
     mod cleanup;
     mod devices;
     mod distribution;
+    mod foreign;
     mod kill_points;
     mod lab;
     mod looking;
     mod moves;
+    mod order;
     mod paths;
     mod pinned;
     mod restart;

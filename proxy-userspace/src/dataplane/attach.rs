@@ -1,6 +1,12 @@
 //! Attaches the programs to devices: last at ingress, first at egress, as netfilter's own
 //! translation would stand to other agents on the device.
 
+mod foreign;
+mod hidden;
+mod instances;
+mod names;
+mod order;
+mod patience;
 mod tcx;
 
 use std::collections::BTreeSet;
@@ -15,7 +21,11 @@ use thiserror::Error;
 
 use super::pins::{PinError, Place};
 use super::syscall::link::Direction;
-use crate::node::{Device, Framing};
+use crate::node::Device;
+use foreign::Names;
+use instances::{Instances, classifier};
+use names::{Program, programs};
+use patience::Patience;
 use tcx::Tcx;
 
 /// The loaded programs and where they are attached.
@@ -23,6 +33,10 @@ use tcx::Tcx;
 pub struct Programs {
     ebpf: Ebpf,
     tcx: Tcx,
+    instances: Instances,
+    names: Names,
+    hidden: hidden::Watch,
+    patience: Patience<(u32, Direction)>,
 }
 
 /// By what a program is attached to a device.
@@ -49,6 +63,16 @@ pub enum AttachError {
     /// Somebody has taken a program off.
     #[error("the program at {0} was taken off the device")]
     Lost(Direction),
+    /// Another agent does there what ours would do.
+    #[error(
+        "{agent} handles the packets of this device ({program}), which translates Services itself"
+    )]
+    Agent {
+        /// Whose program.
+        agent: &'static str,
+        /// Its name.
+        program: String,
+    },
     /// The object lacks a program.
     #[error("the object has no program {0}")]
     NoProgram(&'static str),
@@ -78,7 +102,7 @@ pub enum AttachError {
 impl AttachError {
     /// Whether the device is not attached to by choice.
     pub const fn is_refusal(&self) -> bool {
-        false
+        matches!(self, Self::Agent { .. })
     }
 }
 
@@ -87,6 +111,10 @@ impl Programs {
         Self {
             ebpf,
             tcx: Tcx::new(place),
+            instances: Instances::default(),
+            names: Names::default(),
+            hidden: hidden::Watch::default(),
+            patience: Patience::default(),
         }
     }
 
@@ -98,10 +126,12 @@ impl Programs {
     /// Attaches to both directions of a device, or takes over what a former run has attached. Where
     /// it is attached already, programs for another class or framing take the place of the old ones.
     pub fn attach(&mut self, device: &Device) -> Result<Mode, AttachError> {
-        let (ingress, egress) = match device.framing {
-            Framing::Ethernet => ("tc_in", "tc_eg"),
-            Framing::None => ("tc_in_l3", "tc_eg_l3"),
-        };
+        if !self.tcx.is_taken(device.index)
+            && let Some((agent, program)) = self.agent(device.index)
+        {
+            return Err(AttachError::Agent { agent, program });
+        }
+        let (ingress, egress) = programs(device);
         // Egress first: a reply must never meet a device that translates requests only.
         self.attach_one(device, egress, Direction::Egress)?;
         self.attach_one(device, ingress, Direction::Ingress)?;
@@ -111,14 +141,11 @@ impl Programs {
     fn attach_one(
         &mut self,
         device: &Device,
-        name: &'static str,
+        program: Program,
         direction: Direction,
     ) -> Result<(), AttachError> {
-        let found: Option<&mut SchedClassifier> = self
-            .ebpf
-            .program_mut(name)
-            .and_then(|found| found.try_into().ok());
-        let classifier = found.ok_or(AttachError::NoProgram(name))?;
+        let name = program.name;
+        let classifier = classifier(&mut self.ebpf, name)?;
         let program = classifier.fd().map_err(|source| AttachError::Program {
             program: name,
             source,
@@ -128,20 +155,11 @@ impl Programs {
             .map_err(|error| error.at(device, name))
     }
 
-    /// Looks whether a device is still attached to as it should be, and puts right what is not;
-    /// what is wrong with it all the same.
-    pub fn look(&mut self, device: &Device) -> Result<Vec<String>, AttachError> {
-        for direction in [Direction::Ingress, Direction::Egress] {
-            if !self.tcx.is_attached(device.index, direction) {
-                return Err(AttachError::Lost(direction));
-            }
-        }
-        Ok(Vec::new())
-    }
-
     /// Detaches from a device; nothing happens where nothing is attached. It works as well where
     /// the device has been moved to another network namespace and the program along with it.
     pub fn detach(&mut self, index: u32) {
+        self.hidden.forget(&mut self.ebpf, index);
+        self.patience.forget(|(device, _)| *device == index);
         self.tcx.detach(index);
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::pins::{PinError, Place, entries, parse_link, remove};
+use super::pins::{LinkPin, PinError, Place, entries, remove};
 use super::syscall::link::{self, Direction};
 use super::syscall::pin;
 
@@ -59,7 +59,7 @@ pub fn cleanup(place: &Place) -> Vec<Cleanup> {
     let mut links: Vec<_> = pins.iter().filter_map(|pin| link_at(pin)).collect();
     links.sort_by_key(|(direction, _)| *direction);
     let mut all: Vec<_> = links.into_iter().map(|(_, link)| link).collect();
-    let maps = pins.into_iter().filter(|pin| parse_link(pin).is_none());
+    let maps = pins.into_iter().filter(|pin| LinkPin::parse(pin).is_none());
     all.extend(maps.map(Cleanup::Map));
     all.extend(layouts.into_iter().map(Cleanup::Folder));
     all.push(Cleanup::Folder(folder.clone()));
@@ -71,7 +71,7 @@ pub fn cleanup(place: &Place) -> Vec<Cleanup> {
 }
 
 fn link_at(path: &Path) -> Option<(Direction, Cleanup)> {
-    let (direction, _) = parse_link(path)?;
+    let direction = LinkPin::parse(path)?.direction;
     let info = pin::open(path).and_then(link::info);
     let link = Cleanup::Link {
         device: info.map_or(0, |info| info.device),

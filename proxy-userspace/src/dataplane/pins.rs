@@ -153,23 +153,68 @@ pub(super) fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Name of the pin of a link.
-pub(super) fn link_name(device: u32, direction: Direction) -> String {
-    match direction {
-        Direction::Ingress => format!("in-{device}"),
-        Direction::Egress => format!("eg-{device}"),
+/// The pin of a link, as its name tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LinkPin {
+    /// Index of the device.
+    pub(super) device: u32,
+    /// Which hook.
+    pub(super) direction: Direction,
+    /// Whether it stands at the other end of the programs of its hook than usual.
+    pub(super) is_reversed: bool,
+    /// Whether it was about to take the place of another.
+    pub(super) is_draft: bool,
+}
+
+impl LinkPin {
+    /// The usual one of a device.
+    pub(super) const fn new(device: u32, direction: Direction) -> Self {
+        Self {
+            device,
+            direction,
+            is_reversed: false,
+            is_draft: false,
+        }
+    }
+
+    /// The link that is pinned at a path, if it is one.
+    pub(super) fn parse(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let (name, is_draft) = stripped(name, DRAFT);
+        let (name, is_reversed) = stripped(name, REVERSED);
+        let (direction, device) = name.split_once('-')?;
+        let direction = match direction {
+            "in" => Direction::Ingress,
+            "eg" => Direction::Egress,
+            _ => return None,
+        };
+        Some(Self {
+            device: device.parse().ok()?,
+            direction,
+            is_reversed,
+            is_draft,
+        })
+    }
+
+    /// Its name.
+    pub(super) fn name(self) -> String {
+        let direction = match self.direction {
+            Direction::Ingress => "in",
+            Direction::Egress => "eg",
+        };
+        let reversed = if self.is_reversed { REVERSED } else { "" };
+        let draft = if self.is_draft { DRAFT } else { "" };
+        format!("{direction}-{}{reversed}{draft}", self.device)
     }
 }
 
-/// The device and direction of the link that is pinned at a path, if it is one.
-pub(super) fn parse_link(path: &Path) -> Option<(Direction, u32)> {
-    let (direction, device) = path.file_name()?.to_str()?.split_once('-')?;
-    let direction = match direction {
-        "in" => Direction::Ingress,
-        "eg" => Direction::Egress,
-        _ => return None,
-    };
-    Some((direction, device.parse().ok()?))
+const REVERSED: &str = "-reversed";
+/// As of maps.
+const DRAFT: &str = "~";
+
+fn stripped<'a>(name: &'a str, end: &str) -> (&'a str, bool) {
+    name.strip_suffix(end)
+        .map_or((name, false), |name| (name, true))
 }
 
 /// Removes a pin; whether it was there.
@@ -187,12 +232,35 @@ mod tests {
 
     #[test]
     fn a_link_is_known_by_its_name() {
+        let mut names = Vec::new();
         for direction in [Direction::Ingress, Direction::Egress] {
-            let path = Path::new("/x").join(link_name(7, direction));
-            assert_eq!(Some((direction, 7)), parse_link(&path));
+            for (is_reversed, is_draft) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let link = LinkPin {
+                    is_reversed,
+                    is_draft,
+                    ..LinkPin::new(7, direction)
+                };
+                let path = Path::new("/x").join(link.name());
+                assert_eq!(Some(link), LinkPin::parse(&path));
+                names.push(link.name());
+            }
         }
-        assert_eq!(None, parse_link(Path::new("/x/FLOWS4")));
-        assert_eq!(None, parse_link(Path::new("/x/in-x")));
+        let expected = [
+            "in-7",
+            "in-7~",
+            "in-7-reversed",
+            "in-7-reversed~", //
+            "eg-7",
+            "eg-7~",
+            "eg-7-reversed",
+            "eg-7-reversed~",
+        ];
+        assert_eq!(expected, *names);
+        assert_eq!(None, LinkPin::parse(Path::new("/x/FLOWS4")));
+        assert_eq!(None, LinkPin::parse(Path::new("/x/FLOWS4~")));
+        assert_eq!(None, LinkPin::parse(Path::new("/x/in-x")));
     }
 
     #[test]

@@ -15,6 +15,16 @@ use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 /// The four classifiers.
 pub(super) const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
 
+/// Those that are loaded when something moves or is looked into.
+pub(super) const MOVING: [&str; 6] = [
+    "tc_in_once",
+    "tc_eg_once",
+    "tc_in_l3_once",
+    "tc_eg_l3_once",
+    "see_first",
+    "see_last",
+];
+
 /// A loaded object.
 pub(super) struct Object {
     ebpf: Ebpf,
@@ -54,6 +64,17 @@ impl Object {
     /// What removes flows that are over.
     pub(super) fn sweeper(&self) -> Sweeper {
         Sweeper::of(&self.ebpf).unwrap()
+    }
+
+    /// Loads more programs.
+    pub(super) fn load_programs(&mut self, names: &[&str]) {
+        for name in names {
+            let program: &mut SchedClassifier =
+                self.ebpf.program_mut(name).unwrap().try_into().unwrap();
+            if let Err(error) = program.load() {
+                panic!("{name}: {error:#?}");
+            }
+        }
     }
 
     pub(super) fn program(&self, name: &str) -> &SchedClassifier {

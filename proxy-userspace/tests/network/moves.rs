@@ -18,7 +18,7 @@ fn a_device_that_is_renamed_stays_as_it_is() {
     };
     let node = world.lab.node(1);
     let device = device_of(&client);
-    let before = programs(&node, &device);
+    let before = programs_at(&node, &device);
     assert_eq!(2, before.len());
     let ((), tally) = during(
         &client,
@@ -32,7 +32,7 @@ fn a_device_that_is_renamed_stays_as_it_is() {
                 );
                 ip(&node, &[format!("link set {from} name {to}")]);
                 world.wait_for_device(&to, is_attached);
-                assert_eq!(before, programs(&node, &to));
+                assert_eq!(before, programs_at(&node, &to));
             }
         },
     );
@@ -58,7 +58,7 @@ fn a_device_that_goes_elsewhere_is_let_go_of_and_taken_up_when_it_comes_back() {
         expect_served(&client, &service);
         hand_over(&node, &elsewhere, &device);
         wait_until("nothing translates there", || {
-            programs(&elsewhere, &device).is_empty()
+            programs_at(&elsewhere, &device).is_empty()
         });
         wait_until("it is not known any more", || {
             world.device(&device).is_none()
@@ -80,9 +80,9 @@ fn a_device_that_goes_while_there_is_no_controller_is_let_go_of_by_the_next() {
     let device = device_of(&client);
     world.kill();
     hand_over(&node, &elsewhere, &device);
-    assert_eq!(2, programs(&elsewhere, &device).len());
+    assert_eq!(2, programs_at(&elsewhere, &device).len());
     world.start();
-    assert!(programs(&elsewhere, &device).is_empty());
+    assert!(programs_at(&elsewhere, &device).is_empty());
     hand_over(&elsewhere, &node, &device);
     plug(&node, &client);
     expect_served(&client, &service);
@@ -179,7 +179,7 @@ fn what_happens_unheard_is_made_up_for() {
 }
 
 /// A world with a client, and a Service on another pod.
-fn world() -> Option<(World, Host, Service)> {
+pub(super) fn world() -> Option<(World, Host, Service)> {
     let mut world = World::new(1)?;
     let client = world.lab.pod(1).unwrap();
     let (pods, servers) = world.servers(1, 1);
@@ -189,11 +189,11 @@ fn world() -> Option<(World, Host, Service)> {
     Some((world, client, service))
 }
 
-fn is_attached(device: &Value) -> bool {
+pub(super) fn is_attached(device: &Value) -> bool {
     device["state"] == "attached"
 }
 
-fn expect_served(client: &Host, service: &Service) {
+pub(super) fn expect_served(client: &Host, service: &Service) {
     for family in xtask::lab::Family::ALL {
         let mut open = Connection::open(client, service.target(family)).unwrap();
         open.echo("hello").unwrap();
@@ -202,14 +202,22 @@ fn expect_served(client: &Host, service: &Service) {
 }
 
 /// Numbers of the programs at a device.
-fn programs(host: &Host, device: &str) -> Vec<u32> {
+pub(super) fn programs_at(host: &Host, device: &str) -> Vec<u32> {
+    hooks(host, device).concat()
+}
+
+/// The same at ingress and at egress.
+pub(super) fn hooks(host: &Host, device: &str) -> [Vec<u32>; 2] {
     let query = || {
-        let mut ids = Vec::new();
-        for direction in [TcAttachType::Ingress, TcAttachType::Egress] {
+        let query = |direction| {
             let (_, programs) = SchedClassifier::query_tcx(device, direction)?;
-            ids.extend(programs.iter().map(aya::programs::ProgramInfo::id));
-        }
-        Ok(ids)
+            Ok(programs
+                .iter()
+                .map(aya::programs::ProgramInfo::id)
+                .collect())
+        };
+        let ingress: anyhow::Result<_> = query(TcAttachType::Ingress);
+        Ok([ingress?, query(TcAttachType::Egress)?])
     };
     host.namespace.enter(query).unwrap()
 }

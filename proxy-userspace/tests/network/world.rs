@@ -207,7 +207,7 @@ pub(super) fn serve(host: &Host) -> Server {
 
 /// Tries until it is so.
 pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(30);
     while !is_so() {
         assert!(Instant::now() < end, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(1));

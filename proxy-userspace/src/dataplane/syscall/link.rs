@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use bytemuck::{Pod, Zeroable};
 
@@ -18,6 +18,7 @@ const BPF_LINK_DETACH: u32 = 34;
 const BPF_LINK_TYPE_TCX: u32 = 11;
 const BPF_F_BEFORE: u32 = 1 << 3;
 const BPF_F_AFTER: u32 = 1 << 4;
+const BPF_F_LINK: u32 = 1 << 13;
 
 /// Which hook of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,13 +51,15 @@ struct CreateAttr {
     expected_revision: u64,
 }
 
-/// Which end of the list of programs at a hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::dataplane) enum End {
+/// Where among the programs at a hook.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::dataplane) enum Position<'a> {
     /// Before all others.
     First,
     /// After all others.
     Last,
+    /// Right before a link.
+    Before(BorrowedFd<'a>),
 }
 
 /// Attaches a program to a device. One program can be only once at a hook.
@@ -64,17 +67,19 @@ pub(in crate::dataplane) fn create(
     program: impl AsFd,
     device: u32,
     direction: Direction,
-    end: End,
+    position: Position<'_>,
 ) -> io::Result<OwnedFd> {
+    let (flags, relative) = match position {
+        Position::First => (BPF_F_BEFORE, 0),
+        Position::Last => (BPF_F_AFTER, 0),
+        Position::Before(link) => (BPF_F_BEFORE | BPF_F_LINK, link.as_raw_fd().cast_unsigned()),
+    };
     let mut attr = CreateAttr {
         prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),
         target_ifindex: device,
         attach_type: direction as u32,
-        flags: match end {
-            End::First => BPF_F_BEFORE,
-            End::Last => BPF_F_AFTER,
-        },
-        relative: 0,
+        flags,
+        relative,
         pad: 0,
         expected_revision: 0,
     };
@@ -127,11 +132,12 @@ pub(in crate::dataplane) struct LinkInfo {
     direction: u32,
 }
 
+/// The part of `union bpf_attr` that asks what an object is.
 #[repr(C)]
-struct InfoAttr {
-    bpf_fd: u32,
-    info_len: u32,
-    info: u64,
+pub(super) struct InfoAttr {
+    pub(super) bpf_fd: u32,
+    pub(super) info_len: u32,
+    pub(super) info: u64,
 }
 
 /// What the kernel says of a link to TCX.
@@ -166,22 +172,17 @@ struct QueryAttr {
     revision: u64,
 }
 
-/// What is attached at a hook, in the order in which packets meet it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::dataplane) struct Chain {
-    /// Numbers of the programs, and of their links; 0 for one that has none.
-    pub(in crate::dataplane) programs: Vec<(u32, u32)>,
+/// A program at a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dataplane) struct Attached {
+    /// Number of the program.
+    pub(in crate::dataplane) program: u32,
+    /// Number of the link, 0 where there is none.
+    pub(in crate::dataplane) link: u32,
 }
 
-impl Chain {
-    /// The place of a link, counted from 0.
-    pub(in crate::dataplane) fn place_of(&self, link: u32) -> Option<usize> {
-        self.programs.iter().position(|(_, other)| *other == link)
-    }
-}
-
-/// What is attached to a device of this network namespace.
-pub(in crate::dataplane) fn chain(device: u32, direction: Direction) -> io::Result<Chain> {
+/// What is attached to a device of this network namespace, in the order in which packets meet it.
+pub(in crate::dataplane) fn chain(device: u32, direction: Direction) -> io::Result<Vec<Attached>> {
     let mut programs = [0_u32; MOST];
     let mut links = [0_u32; MOST];
     let mut attr = QueryAttr {
@@ -201,13 +202,12 @@ pub(in crate::dataplane) fn chain(device: u32, direction: Direction) -> io::Resu
     match unsafe { bpf(BPF_PROG_QUERY, &mut attr) } {
         Ok(_) => {}
         // Nothing was ever attached there.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Chain::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     }
     let pairs = programs.into_iter().zip(links);
-    Ok(Chain {
-        programs: pairs.take_while(|(program, _)| *program != 0).collect(),
-    })
+    let all = pairs.map(|(program, link)| Attached { program, link });
+    Ok(all.take_while(|one| one.program != 0).collect())
 }
 
 /// The kernel has no more places at one hook of a device.
