@@ -15,6 +15,7 @@ mod network {
     mod changes;
     mod churn;
     mod cleanup;
+    mod clsact;
     mod devices;
     mod distribution;
     mod foreign;

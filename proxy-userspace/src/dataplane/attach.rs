@@ -1,6 +1,7 @@
 //! Attaches the programs to devices: last at ingress, first at egress, as netfilter's own
 //! translation would stand to other agents on the device.
 
+pub(super) mod clsact;
 mod foreign;
 mod hidden;
 mod instances;
@@ -12,18 +13,19 @@ mod tcx;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd as _;
 
 use aya::Ebpf;
 use aya::programs::{ProgramError, SchedClassifier};
 use rustix::io::Errno;
 use thiserror::Error;
+use tracing::info;
 
 use super::pins::{PinError, Place};
-use super::syscall::link::Direction;
+use super::syscall::link::{self, Direction};
 use crate::node::Device;
+use clsact::Clsact;
 use foreign::Names;
-use instances::{Instances, classifier};
+use instances::{Instances, loaded};
 use names::{Program, programs};
 use patience::Patience;
 use tcx::Tcx;
@@ -32,7 +34,9 @@ use tcx::Tcx;
 #[derive(Debug)]
 pub struct Programs {
     ebpf: Ebpf,
+    mode: Mode,
     tcx: Tcx,
+    clsact: Clsact,
     instances: Instances,
     names: Names,
     hidden: hidden::Watch,
@@ -44,12 +48,25 @@ pub struct Programs {
 pub enum Mode {
     /// A link to TCX (Linux 6.6).
     Tcx,
+    /// A filter of a `clsact` queueing discipline.
+    Clsact,
+}
+
+/// Which of them is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttachMode {
+    /// The first that the kernel has.
+    #[default]
+    Auto,
+    /// This one.
+    Only(Mode),
 }
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tcx => "tcx",
+            Self::Clsact => "clsact",
         })
     }
 }
@@ -72,6 +89,20 @@ pub enum AttachError {
         agent: &'static str,
         /// Its name.
         program: String,
+    },
+    /// There is no place for the program at egress.
+    #[error(
+        "it has an ingress queueing discipline, as the bandwidth plugin of CNI makes it, which \
+        before Linux 6.6 leaves no place for programs at egress"
+    )]
+    IngressQdisc,
+    /// What is in front may let packets pass for good.
+    #[error("a {kind} filter at {direction} comes first, which may hide packets from ours")]
+    FilterInFront {
+        /// Kind of the filter.
+        kind: String,
+        /// Which hook.
+        direction: Direction,
     },
     /// The object lacks a program.
     #[error("the object has no program {0}")]
@@ -102,20 +133,45 @@ pub enum AttachError {
 impl AttachError {
     /// Whether the device is not attached to by choice.
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Agent { .. })
+        matches!(
+            self,
+            Self::Agent { .. } | Self::IngressQdisc | Self::FilterInFront { .. }
+        )
+    }
+
+    /// The kernel refuses.
+    fn refused(device: &Device, program: &'static str, source: io::Error) -> Self {
+        match Errno::from_io_error(&source) {
+            Some(Errno::NODEV) => Self::Gone(device.name.clone()),
+            _ => Self::Refused {
+                program,
+                device: device.name.clone(),
+                source,
+            },
+        }
     }
 }
 
 impl Programs {
-    pub(super) fn new(ebpf: Ebpf, place: Option<Place>) -> Self {
-        Self {
+    pub(super) fn new(ebpf: Ebpf, place: Option<Place>, attach: AttachMode) -> io::Result<Self> {
+        let mode = match attach {
+            AttachMode::Only(mode) => mode,
+            AttachMode::Auto if link::is_supported() => Mode::Tcx,
+            AttachMode::Auto => {
+                info!("this kernel has no TCX: programs are attached by filters of clsact");
+                Mode::Clsact
+            }
+        };
+        Ok(Self {
             ebpf,
-            tcx: Tcx::new(place),
+            mode,
+            tcx: Tcx::new(place.clone()),
+            clsact: Clsact::new(place)?,
             instances: Instances::default(),
             names: Names::default(),
             hidden: hidden::Watch::default(),
             patience: Patience::default(),
-        }
+        })
     }
 
     /// A program, for what is not done here: tests run programs without any device.
@@ -126,16 +182,27 @@ impl Programs {
     /// Attaches to both directions of a device, or takes over what a former run has attached. Where
     /// it is attached already, programs for another class or framing take the place of the old ones.
     pub fn attach(&mut self, device: &Device) -> Result<Mode, AttachError> {
-        if !self.tcx.is_taken(device.index)
-            && let Some((agent, program)) = self.agent(device.index)
-        {
+        let is_taken = self.is_taken(device.index);
+        if !is_taken && let Some((agent, program)) = self.agent(device.index) {
             return Err(AttachError::Agent { agent, program });
         }
         let (ingress, egress) = programs(device);
         // Egress first: a reply must never meet a device that translates requests only.
-        self.attach_one(device, egress, Direction::Egress)?;
-        self.attach_one(device, ingress, Direction::Ingress)?;
-        Ok(Mode::Tcx)
+        let attached = self
+            .attach_one(device, egress, Direction::Egress)
+            .and_then(|()| self.attach_one(device, ingress, Direction::Ingress));
+        if attached.is_err() && !is_taken {
+            self.detach(device.index);
+        }
+        attached.map(|()| self.mode)
+    }
+
+    /// Whether a device is attached to, be it by a former run.
+    fn is_taken(&self, device: u32) -> bool {
+        match self.mode {
+            Mode::Tcx => self.tcx.is_taken(device),
+            Mode::Clsact => self.clsact.found(device, Direction::Ingress).is_attached,
+        }
     }
 
     fn attach_one(
@@ -145,14 +212,14 @@ impl Programs {
         direction: Direction,
     ) -> Result<(), AttachError> {
         let name = program.name;
-        let classifier = classifier(&mut self.ebpf, name)?;
-        let program = classifier.fd().map_err(|source| AttachError::Program {
-            program: name,
-            source,
-        })?;
-        self.tcx
-            .attach(device.index, direction, program.as_fd())
-            .map_err(|error| error.at(device, name))
+        let program = loaded(&mut self.ebpf, name)?;
+        match self.mode {
+            Mode::Tcx => self
+                .tcx
+                .attach(device.index, direction, program)
+                .map_err(|error| error.at(device, name)),
+            Mode::Clsact => self.clsact.attach(device, direction, name, program),
+        }
     }
 
     /// Detaches from a device; nothing happens where nothing is attached. It works as well where
@@ -161,17 +228,28 @@ impl Programs {
         self.hidden.forget(&mut self.ebpf, index);
         self.patience.forget(|(device, _)| *device == index);
         self.tcx.detach(index);
+        self.clsact.detach(index);
     }
 
     /// How many devices are attached to.
     pub fn device_count(&self) -> usize {
-        self.tcx.device_count()
+        match self.mode {
+            Mode::Tcx => self.tcx.device_count(),
+            Mode::Clsact => self.clsact.device_count(),
+        }
     }
 
     /// Ends what former runs have left at devices that are not in `wanted`, and what other
     /// layouts have left altogether.
-    pub fn settle(&self, wanted: &BTreeSet<u32>) {
-        self.tcx.settle(wanted);
+    pub fn settle(&mut self, wanted: &BTreeSet<u32>) {
+        // What a run of the other mode has left is not wanted anywhere.
+        let none = BTreeSet::new();
+        let (tcx, clsact) = match self.mode {
+            Mode::Tcx => (wanted, &none),
+            Mode::Clsact => (&none, wanted),
+        };
+        self.tcx.settle(tcx);
+        self.clsact.settle(clsact);
     }
 }
 
@@ -186,14 +264,7 @@ impl Failed {
     fn at(self, device: &Device, program: &'static str) -> AttachError {
         match self {
             Self::Pin(error) => error.into(),
-            Self::Kernel(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => {
-                AttachError::Gone(device.name.clone())
-            }
-            Self::Kernel(source) => AttachError::Refused {
-                program,
-                device: device.name.clone(),
-                source,
-            },
+            Self::Kernel(error) => AttachError::refused(device, program, error),
         }
     }
 }

@@ -38,6 +38,9 @@ pub enum PinError {
     /// The network namespace does not say who it is.
     #[error("the network namespace has no cookie")]
     Cookie(#[source] io::Error),
+    /// A filter or its queueing discipline cannot be removed.
+    #[error("cannot remove a filter")]
+    Filter(#[source] io::Error),
     /// An operation on a file or directory failed.
     #[error("cannot {verb} {}", path.display())]
     Io {
@@ -96,8 +99,27 @@ impl Place {
     pub fn others(&self) -> Vec<PathBuf> {
         let own = self.pins();
         let mut all = entries(&self.folder());
-        all.retain(|path| *path != own && path.is_dir());
+        all.retain(|path| *path != own && is_layout(path));
         all
+    }
+
+    /// What notes that the queueing discipline for filters of a device is ours: the file system
+    /// has no plain files.
+    pub(super) fn hooks_made(&self, device: u32) -> PathBuf {
+        self.folder().join(format!("{HOOKS}{device}"))
+    }
+
+    /// The devices of which that is noted.
+    pub(super) fn made_hooks(&self) -> Vec<u32> {
+        let all = entries(&self.folder()).into_iter();
+        all.filter_map(|path| {
+            path.file_name()?
+                .to_str()?
+                .strip_prefix(HOOKS)?
+                .parse()
+                .ok()
+        })
+        .collect()
     }
 
     /// Makes the folders, and mounts the file system where that is missing and allowed.
@@ -134,6 +156,14 @@ impl Place {
         info!(at = MOUNT_POINT, "mounted the BPF file system");
         Ok(())
     }
+}
+
+const HOOKS: &str = "clsact-";
+
+/// Whether a path is a folder of pins.
+pub(super) fn is_layout(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    path.is_dir() && name.is_some_and(|name| name.starts_with("layout-"))
 }
 
 /// Whether a path, or what there is of it, lies on a BPF file system.

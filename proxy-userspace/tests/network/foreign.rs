@@ -72,8 +72,9 @@ impl Foreign {
         host.namespace.enter(create).unwrap()
     }
 
-    /// Attaches it by a classic filter, as agents did before there was TCX; `name` is the filter's.
-    pub(super) fn filter(&self, host: &Host, device: &str, way: &str, priority: u16, name: &str) {
+    /// Attaches it by a filter, as agents did before there was TCX; `at` is where, in the words of
+    /// `tc`, and `name` is the filter's.
+    pub(super) fn filter(&self, host: &Host, device: &str, at: &str, name: &str) {
         let path = format!("/sys/fs/bpf/{name}-{}", std::process::id());
         let c_path = std::ffi::CString::new(path.clone()).unwrap();
         let mut attr = [
@@ -83,19 +84,13 @@ impl Foreign {
         // SAFETY: the path outlives the call.
         let pinned = unsafe { libc::syscall(libc::SYS_bpf, 6, &raw mut attr, size_of_val(&attr)) };
         assert_eq!(0, pinned, "{}", io::Error::last_os_error());
-        let priority = priority.to_string();
         let output = host
             .namespace
             .command("tc")
-            .args(["filter", "add", "dev", device, way, "prio", &priority])
-            .args([
-                "handle",
-                "1",
-                "bpf",
-                "direct-action",
-                "object-pinned",
-                &path,
-            ])
+            .args(["filter", "add", "dev", device])
+            .args(at.split(' '))
+            .args("handle 1 bpf direct-action object-pinned".split(' '))
+            .arg(&path)
             .output()
             .unwrap();
         std::fs::remove_file(&path).unwrap();

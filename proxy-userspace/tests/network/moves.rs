@@ -180,12 +180,20 @@ fn what_happens_unheard_is_made_up_for() {
 
 /// A world with a client, and a Service on another pod.
 pub(super) fn world() -> Option<(World, Host, Service)> {
+    world_with(&[])
+}
+
+/// The same with more flags for the proxy.
+pub(super) fn world_with(flags: &[&str]) -> Option<(World, Host, Service)> {
     let mut world = World::new(1)?;
     let client = world.lab.pod(1).unwrap();
     let (pods, servers) = world.servers(1, 1);
     world.hold(servers);
     let service = Service::new("web", 10).with(world.endpoints(1, &pods));
-    world.start_with(&service);
+    world.manifests.write_service(&service).unwrap();
+    let mut proxy = world.spawn(flags);
+    proxy.wait_until_ready().unwrap();
+    world.keep(proxy);
     Some((world, client, service))
 }
 

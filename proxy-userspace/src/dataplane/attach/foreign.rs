@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::dataplane::syscall::link;
 use crate::dataplane::syscall::{pin, program};
@@ -14,37 +15,46 @@ const BPF_FS: &str = "/sys/fs/bpf";
 const DEPTH: usize = 6;
 const FILES: usize = 4096;
 
-/// Names of programs by their numbers, which the kernel never gives twice.
+/// Names of programs by their numbers, which the kernel gives anew only after two thousand million.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashMap<u32, Option<String>>);
+pub(super) struct Names {
+    known: HashMap<u32, String>,
+    /// Since when a name is not to be had.
+    missing: HashMap<u32, Instant>,
+}
+
+/// When a name that is missing is looked for again.
+const AGAIN: Duration = Duration::from_secs(30);
 
 impl Names {
     /// The name of a program; its number where its name is not to be had.
     pub(super) fn of(&mut self, id: u32) -> String {
-        if !self.0.contains_key(&id) {
-            let name = program::by_id(id)
-                .and_then(|fd| program::id_and_name(&fd))
-                .ok();
-            match name {
-                Some((_, name)) => drop(self.0.insert(id, Some(name))),
-                None => self.look_at_pins(id),
-            }
+        if !self.known.contains_key(&id)
+            && self.missing.get(&id).is_none_or(|at| at.elapsed() > AGAIN)
+        {
+            self.find(id);
         }
-        match self.0.get(&id) {
-            Some(Some(name)) if !name.is_empty() => name.clone(),
+        match self.known.get(&id) {
+            Some(name) if !name.is_empty() => name.clone(),
             _ => format!("program {id}"),
         }
     }
 
-    /// Without `CAP_SYS_ADMIN` the kernel opens no program by its number. Agents pin the links of
-    /// theirs, by telling names.
-    fn look_at_pins(&mut self, id: u32) {
-        for path in files(Path::new(BPF_FS)) {
-            if let Some((id, name)) = pinned(&path) {
-                self.0.insert(id, Some(name));
-            }
+    fn find(&mut self, id: u32) {
+        let named = program::by_id(id).and_then(|fd| program::id_and_name(&fd));
+        match named {
+            Ok((_, name)) => drop(self.known.insert(id, name)),
+            // Without CAP_SYS_ADMIN the kernel opens no program by its number. Agents pin the links
+            // of theirs, by telling names.
+            Err(_) => self.known.extend(
+                files(Path::new(BPF_FS))
+                    .iter()
+                    .filter_map(|path| pinned(path)),
+            ),
         }
-        self.0.entry(id).or_insert(None);
+        if !self.known.contains_key(&id) {
+            self.missing.insert(id, Instant::now());
+        }
     }
 }
 
@@ -56,7 +66,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && depth < DEPTH => {
-                    folders.push((entry.path(), depth + 1))
+                    folders.push((entry.path(), depth + 1));
                 }
                 Ok(kind) if kind.is_file() && files.len() < FILES => files.push(entry.path()),
                 _ => {}

@@ -22,7 +22,7 @@ use crate::dataplane::syscall::link::{self, Direction, Position};
 const ENOUGH: u64 = 3;
 /// A chain that was found open is looked into again after so long: its programs may have changed
 /// their mind.
-const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_mins(1);
 
 /// What is known of chains, by the index of the device.
 #[derive(Debug, Default)]

@@ -46,8 +46,21 @@ fn load(ebpf: &mut Ebpf, name: &'static str) -> Result<OwnedFd, AttachError> {
     instance.map_err(|error| refused(aya::programs::ProgramError::IOError(error)))
 }
 
+/// A program that is loaded with the object.
+pub(super) fn loaded<'a>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<BorrowedFd<'a>, AttachError> {
+    let program = classifier(ebpf, name)?.fd();
+    let program = program.map_err(|source| AttachError::Program {
+        program: name,
+        source,
+    })?;
+    Ok(program.as_fd())
+}
+
 /// A program of the object.
-pub(super) fn classifier<'a>(
+fn classifier<'a>(
     ebpf: &'a mut Ebpf,
     name: &'static str,
 ) -> Result<&'a mut SchedClassifier, AttachError> {

@@ -8,10 +8,10 @@ use tracing::{info, warn};
 
 use super::foreign::agent;
 use super::hidden::{Finding, Witnesses};
-use super::instances::classifier;
+use super::instances::loaded;
 use super::names::{Program, programs};
 use super::tcx::Standing;
-use super::{AttachError, Failed, Programs};
+use super::{AttachError, Failed, Mode, Programs};
 use crate::dataplane::syscall::link::Direction;
 use crate::node::Device;
 
@@ -26,7 +26,7 @@ impl Programs {
         if let Some((agent, program)) = self.agent(device.index) {
             self.hidden.end(&mut self.ebpf, device.index);
             for direction in [Direction::Ingress, Direction::Egress] {
-                self.standing(device, direction)?;
+                self.require(device, direction)?;
             }
             warnings.push(format!(
                 "{agent} handles its packets too ({program}), which translates Services itself; \
@@ -35,20 +35,98 @@ impl Programs {
             return Ok(warnings);
         }
         let (ingress, egress) = programs(device);
-        self.keep(device, egress, Direction::Egress, &mut warnings)?;
-        self.keep(device, ingress, Direction::Ingress, &mut warnings)?;
-        self.look_behind(device, ingress, &mut warnings)?;
+        match self.mode {
+            Mode::Tcx => {
+                self.keep(device, egress, Direction::Egress, &mut warnings)?;
+                self.keep(device, ingress, Direction::Ingress, &mut warnings)?;
+                self.look_behind(device, ingress, &mut warnings)?;
+            }
+            Mode::Clsact => {
+                self.keep_filter(device, egress, Direction::Egress, &mut warnings)?;
+                self.keep_filter(device, ingress, Direction::Ingress, &mut warnings)?;
+            }
+        }
+        let others = self.filters(device.index);
+        if !others.is_empty() {
+            warnings.push(format!(
+                "filters of clsact see endpoints on the way in and Services on the way out: {}",
+                others.join(", ")
+            ));
+        }
         Ok(warnings)
     }
 
     /// An agent that translates Services itself at this device, and one of its programs.
     pub(super) fn agent(&mut self, device: u32) -> Option<(&'static str, String)> {
-        let mut others = self.tcx.others(device, Direction::Ingress);
-        others.extend(self.tcx.others(device, Direction::Egress));
-        others.into_iter().find_map(|one| {
-            let name = self.names.of(one.program);
-            Some((agent(&name)?, name))
-        })
+        let mut names = self.filters(device);
+        if self.mode == Mode::Tcx {
+            let mut others = self.tcx.others(device, Direction::Ingress);
+            others.extend(self.tcx.others(device, Direction::Egress));
+            names.extend(others.iter().map(|one| self.names.of(one.program)));
+        }
+        names
+            .into_iter()
+            .find_map(|name| Some((agent(&name)?, name)))
+    }
+
+    /// Names of the programs that others have hung on a device by filters.
+    fn filters(&self, device: u32) -> Vec<String> {
+        if !self.clsact.has_hooks(device) {
+            return Vec::new();
+        }
+        let mut names = self.clsact.found(device, Direction::Ingress).others;
+        names.extend(self.clsact.found(device, Direction::Egress).others);
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Fails where the program is not at the device any more.
+    fn require(&self, device: &Device, direction: Direction) -> Result<(), AttachError> {
+        let is_there = match self.mode {
+            Mode::Tcx => self.standing(device, direction).is_ok(),
+            Mode::Clsact => self.clsact.found(device.index, direction).is_attached,
+        };
+        is_there.then_some(()).ok_or(AttachError::Lost(direction))
+    }
+
+    /// Comes before the filters of others again.
+    fn keep_filter(
+        &mut self,
+        device: &Device,
+        program: Program,
+        direction: Direction,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), AttachError> {
+        self.require(device, direction)?;
+        if self.clsact.found(device.index, direction).is_first {
+            return Ok(());
+        }
+        let place = (device.index, direction);
+        if self.patience.may(place, Instant::now()) {
+            match self.come_first(device, program, direction) {
+                Ok(()) => info!(device = %device.name, %direction, "took its place back"),
+                Err(error) => warnings.push(in_vain(direction, &error)),
+            }
+        }
+        if self.patience.times(&place) > QUARREL {
+            warnings.push(format!("another filter wants to be first at {direction}"));
+        }
+        Ok(())
+    }
+
+    fn come_first(
+        &mut self,
+        device: &Device,
+        program: Program,
+        direction: Direction,
+    ) -> Result<(), AttachError> {
+        let once = self.instances.of::<2>(&mut self.ebpf, program.once)?;
+        let name = program.name;
+        let program = loaded(&mut self.ebpf, name)?;
+        self.clsact
+            .come_first(device.index, direction, program, once)
+            .map_err(|error| AttachError::refused(device, name, error))
     }
 
     fn standing(&self, device: &Device, direction: Direction) -> Result<Standing, AttachError> {
@@ -97,13 +175,9 @@ impl Programs {
         self.hidden.end(&mut self.ebpf, device.index);
         let once = self.instances.of::<2>(&mut self.ebpf, program.once)?;
         let name = program.name;
-        let program = classifier(&mut self.ebpf, name)?;
-        let program = program.fd().map_err(|source| AttachError::Program {
-            program: name,
-            source,
-        })?;
+        let program = loaded(&mut self.ebpf, name)?;
         self.tcx
-            .change_places(device.index, direction, is_reversed, program.as_fd(), once)
+            .change_places(device.index, direction, is_reversed, program, once)
             .map_err(|error| error.at(device, name))
     }
 

@@ -72,16 +72,14 @@ impl Tcx {
         if let Some(link) = self.links.get(&at) {
             return Ok(link::update(&link.fd, program)?);
         }
-        let link = match self.former(device, direction)? {
-            Some(former) => self.take_over(former, at, program)?,
-            None => {
-                let position = position(direction, false);
-                let fd = link::create(program, device, direction, position)?;
-                self.pin(&fd, LinkPin::new(device, direction))?;
-                Link {
-                    fd,
-                    is_reversed: false,
-                }
+        let link = if let Some(former) = self.former(device, direction)? {
+            self.take_over(former, at, program)?
+        } else {
+            let fd = link::create(program, device, direction, position(direction, false))?;
+            self.pin(&fd, LinkPin::new(device, direction))?;
+            Link {
+                fd,
+                is_reversed: false,
             }
         };
         self.links.insert(at, link);

@@ -210,5 +210,13 @@ pub(in crate::dataplane) fn chain(device: u32, direction: Direction) -> io::Resu
     Ok(all.take_while(|one| one.program != 0).collect())
 }
 
+/// Whether the kernel has TCX; one that has not knows no such kind of attachment.
+pub(in crate::dataplane) fn is_supported() -> bool {
+    chain(LOOPBACK, Direction::Ingress).is_ok()
+}
+
+/// In every network namespace.
+const LOOPBACK: u32 = 1;
+
 /// The kernel has no more places at one hook of a device.
 const MOST: usize = 64;
