@@ -5,27 +5,30 @@
 
 pub mod bits;
 pub mod counter;
+pub mod device;
 pub mod endpoint;
 pub mod family;
 pub mod flow;
 pub mod frontend;
 pub mod meta;
+pub mod reference;
 pub mod seen;
 pub mod settings;
 
-pub use bits::bit_of;
+pub use bits::{bit_of, socket_bit_of, trace_of};
 pub use counter::Counter;
+pub use device::{Device, DeviceClass, Network4, Network6};
 pub use endpoint::{Endpoint4, Endpoint6, EndpointFlags, EndpointKey4, EndpointKey6};
 pub use endpoint::{Frontends4, Frontends6, Slot};
 pub use family::{Family, V4, V6};
-pub use flow::{Flow4, Flow6, FlowKey4, FlowKey6, FlowState, Hook, Kind, State, Tier};
+pub use flow::{Flow4, Flow6, FlowKey4, FlowKey6, FlowState, Hook, Hop, Kind, State, Tier};
 pub use frontend::{EndpointSet, Frontend, FrontendFlags, FrontendKey4, FrontendKey6};
 pub use meta::Meta;
 pub use seen::Seen;
 pub use settings::Settings;
 
 /// Number of the map layout; any change of a shape or a meaning below raises it.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 3;
 
 /// Default capacities, in entries; each can be changed by a flag.
 pub mod capacity {
@@ -39,4 +42,6 @@ pub mod capacity {
     pub const FLOWS: u32 = 128 * 1024;
     /// Half-open flow halves for IPv4; IPv6 has half as many.
     pub const HALF_OPEN: u32 = 32 * 1024;
+    /// Devices; a bridge has at most 1,023 ports.
+    pub const DEVICES: u32 = 4 * 1024;
 }

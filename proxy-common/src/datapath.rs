@@ -7,6 +7,9 @@
 //! The stack between the two hooks, conntrack included, sees one ordinary flow between client and
 //! endpoint, and never a Service address.
 
+pub mod bridge;
+pub mod claim;
+pub mod direct;
 pub mod egress;
 pub mod flow;
 pub mod header;
@@ -24,8 +27,9 @@ pub mod tables;
 pub mod verdict;
 pub mod work;
 
+pub use bridge::Seat;
 pub use egress::egress;
-pub use ingress::ingress;
+pub use ingress::{ingress, port_ingress};
 pub use packet::Packet;
 pub use sweep::sweep;
 pub use tables::{Insert, Tables};

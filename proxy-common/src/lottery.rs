@@ -88,8 +88,8 @@ pub const STRETCH: u32 = 64;
 /// left, and answers as [`stretch`] does. Of more than [`MOST_RULES`] it asks no more than those.
 ///
 /// A kernel that verifies a loop takes every turn of it, and keeps what each turn has left open: of
-/// one long loop too much for those before 6.18, of two short ones little. Those before 6.2 do not
-/// see that `n` ends a loop, so a constant does.
+/// one long loop too much for 6.12 and older, of two short ones little. And 6.1 does not see that
+/// `n` ends a loop, so a constant does.
 #[inline(always)]
 pub fn by_stretches(n: u32, mut stretch: impl FnMut(u32) -> u32) -> u32 {
     let mut passed = 0;

@@ -8,3 +8,4 @@ pub mod tcp;
 pub mod udp;
 
 pub use addr::{Address, Ip4, Ip6, Port, Proto};
+pub use eth::Mac;

@@ -46,3 +46,7 @@ setting!(
     /// Whether time and randomness come from the test map.
     test_sources
 );
+setting!(
+    /// Whether the kernel has atomic operations that set and clear bits.
+    has_atomics
+);

@@ -20,6 +20,8 @@ mod packet;
 #[cfg(target_arch = "bpf")]
 mod parts;
 #[cfg(target_arch = "bpf")]
+mod reference;
+#[cfg(target_arch = "bpf")]
 mod scratch;
 #[cfg(target_arch = "bpf")]
 mod tables;

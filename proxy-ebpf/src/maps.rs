@@ -5,8 +5,9 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{
-    Counter, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4, FlowKey6,
-    Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta, Seen, Slot, bits, capacity,
+    Counter, Device, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4,
+    FlowKey6, Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta, Seen, Slot, bits,
+    capacity,
 };
 
 #[map]
@@ -53,6 +54,15 @@ pub(crate) static HALF6: LruHashMap<FlowKey6, Flow6> =
 pub(crate) static VIP_BITS: Array<u64> = Array::with_max_entries(bits::WORDS, 0);
 #[map]
 pub(crate) static ENDPOINT_BITS: Array<u64> = Array::with_max_entries(bits::WORDS, 0);
+
+/// By the index of the device. Not adopted by the next controller, which fills one of its own
+/// before its programs are attached.
+#[map]
+pub(crate) static DEVICES: HashMap<u32, Device> =
+    HashMap::with_max_entries(capacity::DEVICES, BPF_F_NO_PREALLOC);
+
+#[map]
+pub(crate) static TRACES: Array<u32> = Array::with_max_entries(bits::TRACES, 0);
 
 #[map]
 pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);

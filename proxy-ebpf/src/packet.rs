@@ -3,18 +3,30 @@
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::from_ref;
 
-use aya_ebpf::bindings::__sk_buff;
+use aya_ebpf::bindings::{
+    __sk_buff, BPF_FIB_LKUP_RET_FRAG_NEEDED, BPF_FIB_LKUP_RET_NO_NEIGH, BPF_FIB_LKUP_RET_SUCCESS,
+    bpf_fib_lookup,
+};
 use aya_ebpf::helpers::generated::{
-    bpf_csum_diff, bpf_l3_csum_replace, bpf_l4_csum_replace, bpf_skb_pull_data, bpf_skb_store_bytes,
+    bpf_csum_diff, bpf_fib_lookup as lookup, bpf_l3_csum_replace, bpf_l4_csum_replace,
+    bpf_skb_pull_data, bpf_skb_store_bytes,
 };
 use aya_ebpf::programs::TcContext;
 use bytemuck::Pod;
 use proxy_common::datapath::Packet;
-use proxy_common::net::{Ip4, Ip6, Port};
+use proxy_common::datapath::packet::{NextHop, Route};
+use proxy_common::net::{Address, Ip4, Ip6, Mac, Port};
+
+use crate::scratch;
 
 /// `pkt_type` of a frame that is addressed to somebody else.
 const OTHER_HOST: u32 = 3;
 const VLAN_ID: u32 = 0x0fff;
+
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+/// Negative results of a helper.
+const ERRORS: u32 = 1 << 31;
 
 const INVALIDATE_HASH: u64 = 1 << 1;
 const PSEUDO_HEADER: u64 = 1 << 4;
@@ -27,6 +39,7 @@ pub(crate) struct SkbPacket {
     protocol: u16,
     vlan: u32,
     kind: u32,
+    device: u32,
 }
 
 impl SkbPacket {
@@ -36,12 +49,13 @@ impl SkbPacket {
     pub(crate) fn new(ctx: &TcContext) -> Self {
         let skb = ctx.skb.skb;
         // SAFETY: the context of a running program.
-        let (protocol, present, tci, kind) = unsafe {
+        let (protocol, present, tci, kind, device) = unsafe {
             (
                 (*skb).protocol,
                 (*skb).vlan_present,
                 (*skb).vlan_tci,
                 (*skb).pkt_type,
+                (*skb).ifindex,
             )
         };
         Self {
@@ -50,7 +64,24 @@ impl SkbPacket {
             // A priority tag (id 0) names no other network.
             vlan: if present == 0 { 0 } else { tci & VLAN_ID },
             kind,
+            device,
         }
+    }
+
+    /// Asks for the way of a packet that comes in by `device`; what `params` says beside that is
+    /// the caller's.
+    #[inline(always)]
+    fn look_up(&mut self, device: u32, params: &mut bpf_fib_lookup) -> u32 {
+        params.ifindex = device;
+        // No length: the kernel takes the packet's own. No type of service, no flow label.
+        params.__bindgen_anon_1.tot_len = 0;
+        params.__bindgen_anon_2.flowinfo = 0;
+        params.sport = 0;
+        params.dport = 0;
+        let len = size_of::<bpf_fib_lookup>() as i32;
+        // SAFETY: `params` is `len` bytes long.
+        let result = unsafe { lookup(self.skb.cast(), params, len, 0) };
+        result as u32
     }
 
     #[inline(always)]
@@ -80,6 +111,41 @@ impl Packet for SkbPacket {
     #[inline(always)]
     fn is_for_other_host(&self) -> bool {
         self.kind == OTHER_HOST
+    }
+
+    #[inline(always)]
+    fn device(&self) -> u32 {
+        self.device
+    }
+
+    #[inline(always)]
+    fn next_hop4(&mut self, route: &Route<Ip4>) -> NextHop {
+        let Some(params) = scratch::fib() else {
+            return NextHop::Unresolved;
+        };
+        params.family = AF_INET;
+        params.l4_protocol = route.proto.0;
+        params.__bindgen_anon_3.ipv4_src = bytemuck::cast(route.src);
+        params.__bindgen_anon_4.ipv4_dst = bytemuck::cast(route.dst);
+        let result = self.look_up(route.device, params);
+        // SAFETY: plain integers.
+        let dst: Ip4 = bytemuck::cast(unsafe { params.__bindgen_anon_4.ipv4_dst });
+        answer(route, result, params, dst)
+    }
+
+    #[inline(always)]
+    fn next_hop6(&mut self, route: &Route<Ip6>) -> NextHop {
+        let Some(params) = scratch::fib() else {
+            return NextHop::Unresolved;
+        };
+        params.family = AF_INET6;
+        params.l4_protocol = route.proto.0;
+        params.__bindgen_anon_3.ipv6_src = bytemuck::cast(route.src);
+        params.__bindgen_anon_4.ipv6_dst = bytemuck::cast(route.dst);
+        let result = self.look_up(route.device, params);
+        // SAFETY: plain integers.
+        let dst: Ip6 = bytemuck::cast(unsafe { params.__bindgen_anon_4.ipv6_dst });
+        answer(route, result, params, dst)
     }
 
     #[inline(always)]
@@ -170,6 +236,22 @@ impl Packet for SkbPacket {
     ) -> Option<()> {
         let flags = 2 | optional_flag(optional);
         self.fix_l4(offset, from.wire().into(), to.wire().into(), flags)
+    }
+}
+
+/// What the kernel's answer says, `dst` being the next hop that it named.
+#[inline(always)]
+fn answer<A: Address>(route: &Route<A>, result: u32, params: &bpf_fib_lookup, dst: A) -> NextHop {
+    match result {
+        BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH | BPF_FIB_LKUP_RET_FRAG_NEEDED
+            if params.ifindex != route.device || dst != route.dst =>
+        {
+            NextHop::Elsewhere
+        }
+        BPF_FIB_LKUP_RET_SUCCESS => NextHop::Neighbour(Mac::from(params.dmac)),
+        // Too large for the device: the stack knows what to answer. Errors: the device is gone.
+        BPF_FIB_LKUP_RET_NO_NEIGH | BPF_FIB_LKUP_RET_FRAG_NEEDED | ERRORS.. => NextHop::Unresolved,
+        _ => NextHop::Elsewhere,
     }
 }
 

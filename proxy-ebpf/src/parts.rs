@@ -36,11 +36,14 @@ parts!(
     note "note4" Note,
     repair_reply "repair_reply4" RepairReply,
     repair_forward "repair_forward4" RepairForward,
+    repair_hairpin "repair_hairpin4" RepairHairpin,
     probe "probe4" Probe,
     choose "choose4" Choose,
     claim "claim4" Claim,
     claim_half "claim_half4" ClaimHalf,
     enter "enter4" Enter,
+    direct "direct4" Direct,
+    note_direct "note_direct4" NoteDirect,
     note_half "note_half4" NoteHalf,
 );
 parts!(
@@ -50,10 +53,13 @@ parts!(
     note "note6" Note,
     repair_reply "repair_reply6" RepairReply,
     repair_forward "repair_forward6" RepairForward,
+    repair_hairpin "repair_hairpin6" RepairHairpin,
     probe "probe6" Probe,
     choose "choose6" Choose,
     claim "claim6" Claim,
     claim_half "claim_half6" ClaimHalf,
     enter "enter6" Enter,
+    direct "direct6" Direct,
+    note_direct "note_direct6" NoteDirect,
     note_half "note_half6" NoteHalf,
 );

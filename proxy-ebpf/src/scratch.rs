@@ -6,19 +6,20 @@
 
 use core::arch::asm;
 
+use aya_ebpf::bindings::bpf_fib_lookup;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::PerCpuArray;
-use proxy_common::abi::{Family, Kind, V4, V6};
+use proxy_common::abi::{Family, Kind, Tier, V4, V6};
 use proxy_common::datapath::flow::Path;
-use proxy_common::datapath::repair;
 use proxy_common::datapath::tables::Past;
 use proxy_common::datapath::work::{Room, Work};
 
-/// Room for the largest key and the largest value of a flow map.
+/// Room for the largest key and the largest value of a flow map, and a question about routes.
 #[repr(C, align(8))]
 struct Area {
     key: [u8; 40],
-    flow: [u8; 64],
+    flow: [u8; 72],
+    fib: bpf_fib_lookup,
 }
 
 #[map]
@@ -72,15 +73,15 @@ pub(crate) fn escape<F: Family>(work: &mut Work<F>) {
     unsafe { asm!("{p} = {p}", p = inout(reg) &raw mut *work => _, options(nostack)) }
 }
 
-/// The key of one half of a flow.
+/// The key of one half of a flow in a tier.
 #[inline(always)]
-pub(crate) fn key<'a, F: Family>(path: &Path<F>, kind: Kind) -> Option<&'a F::FlowKey> {
+pub(crate) fn key<'a, F: Family>(tier: Tier, path: &Path<F>, kind: Kind) -> Option<&'a F::FlowKey> {
     const { assert!(size_of::<F::FlowKey>() <= 40) };
     // SAFETY: the field has room for every key, is aligned to 8 bytes and is written before it is
     // read; no other program of this CPU runs in between.
     unsafe {
         let key = &mut *(&raw mut (*area()?).key).cast::<F::FlowKey>();
-        path.fill_key(kind, key);
+        path.fill_key(tier, kind, key);
         Some(key)
     }
 }
@@ -88,29 +89,27 @@ pub(crate) fn key<'a, F: Family>(path: &Path<F>, kind: Kind) -> Option<&'a F::Fl
 /// Key and value of one half of a flow.
 #[inline(always)]
 pub(crate) fn half<'a, F: Family>(
+    tier: Tier,
     path: &Path<F>,
     kind: Kind,
     past: Past,
 ) -> Option<(&'a F::FlowKey, &'a F::Flow)> {
-    const { assert!(size_of::<F::Flow>() <= 64) };
+    const { assert!(size_of::<F::Flow>() <= 72) };
     // SAFETY: as in `key`.
     unsafe {
         let area = area()?;
         let key = &mut *(&raw mut (*area).key).cast::<F::FlowKey>();
         let flow = &mut *(&raw mut (*area).flow).cast::<F::Flow>();
-        path.fill_key(kind, key);
+        path.fill_key(tier, kind, key);
         path.fill_half(kind, past, flow);
         Some((key, flow))
     }
 }
 
-/// The value that notes direct traffic.
+/// A question about routes; what is in it is of an earlier one.
 #[inline(always)]
-pub(crate) fn direct<'a, F: Family>(key: &F::FlowKey, now: u32) -> Option<&'a F::Flow> {
-    // SAFETY: as in `key`.
-    unsafe {
-        let flow = (&raw mut (*area()?).flow).cast::<F::Flow>();
-        flow.write(repair::direct::<F>(key, now));
-        Some(&*flow)
-    }
+pub(crate) fn fib<'a>() -> Option<&'a mut bpf_fib_lookup> {
+    // SAFETY: plain integers, for which every value is valid; no other program of this CPU runs in
+    // between.
+    unsafe { Some(&mut (*area()?).fib) }
 }

@@ -2,15 +2,15 @@
 
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use aya_ebpf::maps::Array;
-use proxy_common::abi::bits::bit_of;
+use proxy_common::abi::bits::{bit_of, socket_bit_of};
 use proxy_common::abi::flow::{Flow as _, Marks};
-use proxy_common::abi::{Counter, Family, Frontend, Kind, Slot, State, Tier, V4, V6};
+use proxy_common::abi::{Counter, Device, Family, Frontend, Hop, Kind, Slot, State, Tier, V4, V6};
 use proxy_common::datapath::flow::Path;
 use proxy_common::datapath::tables::{Past, Touch};
 use proxy_common::datapath::verdict::Step;
 use proxy_common::datapath::work::{Part, Work};
 use proxy_common::datapath::{Insert, Tables};
-use proxy_common::net::Port;
+use proxy_common::net::{Port, Proto};
 
 use crate::{atomic, draw, global, maps, parts, scratch};
 
@@ -61,6 +61,29 @@ macro_rules! tables {
             }
 
             #[inline(always)]
+            fn may_be_served(
+                &self,
+                addr: <$family as Family>::Addr,
+                port: Port,
+                proto: Proto,
+            ) -> bool {
+                has_bit(&maps::ENDPOINT_BITS, socket_bit_of(addr, port, proto))
+            }
+
+            #[inline(always)]
+            fn trace(&self, index: u32) -> u32 {
+                maps::TRACES.get(index).copied().unwrap_or_default()
+            }
+
+            #[inline(always)]
+            fn leave_trace(&mut self, index: u32, now: u32) {
+                if let Some(trace) = maps::TRACES.get_ptr_mut(index) {
+                    // SAFETY: a live element of the array; one aligned word.
+                    unsafe { trace.write(now) };
+                }
+            }
+
+            #[inline(always)]
             fn frontend(&self, key: &<$family as Family>::FrontendKey) -> Option<Frontend> {
                 // SAFETY: copied out before anything else happens to the map.
                 unsafe { maps::$frontends.get(key).copied() }
@@ -98,7 +121,7 @@ macro_rules! tables {
                 unsafe {
                     match tier {
                         Tier::Established => maps::$flows.get(key),
-                        Tier::HalfOpen => maps::$half_open.get(key),
+                        Tier::HalfOpen | Tier::Renewal => maps::$half_open.get(key),
                     }
                 }
             }
@@ -110,7 +133,7 @@ macro_rules! tables {
                 path: &Path<$family>,
                 kind: Kind,
             ) -> Option<&<$family as Family>::Flow> {
-                let key = scratch::key(path, kind)?;
+                let key = scratch::key(tier, path, kind)?;
                 Tables::<$family>::flow(self, tier, key)
             }
 
@@ -122,12 +145,12 @@ macro_rules! tables {
                 kind: Kind,
                 past: Past,
             ) -> Insert {
-                let Some((key, flow)) = scratch::half(path, kind, past) else {
+                let Some((key, flow)) = scratch::half(tier, path, kind, past) else {
                     return Insert::Refused;
                 };
                 inserted(match tier {
                     Tier::Established => maps::$flows.insert(key, flow, NO_EXIST),
-                    Tier::HalfOpen => maps::$half_open.insert(key, flow, NO_EXIST),
+                    Tier::HalfOpen | Tier::Renewal => maps::$half_open.insert(key, flow, NO_EXIST),
                 })
             }
 
@@ -139,18 +162,20 @@ macro_rules! tables {
                 kind: Kind,
                 past: Past,
             ) -> bool {
-                let Some((key, flow)) = scratch::half(path, kind, past) else {
+                let Some((key, flow)) = scratch::half(tier, path, kind, past) else {
                     return false;
                 };
                 match tier {
                     Tier::Established => maps::$flows.insert(key, flow, ANY).is_ok(),
-                    Tier::HalfOpen => maps::$half_open.insert(key, flow, ANY).is_ok(),
+                    Tier::HalfOpen | Tier::Renewal => {
+                        maps::$half_open.insert(key, flow, ANY).is_ok()
+                    }
                 }
             }
 
             #[inline(always)]
             fn remove(&mut self, tier: Tier, path: &Path<$family>, kind: Kind) {
-                if let Some(key) = scratch::key(path, kind) {
+                if let Some(key) = scratch::key(tier, path, kind) {
                     Tables::<$family>::remove_key(self, tier, key);
                 }
             }
@@ -160,7 +185,7 @@ macro_rules! tables {
                 // Whoever removed it first has done what was wanted.
                 let _gone = match tier {
                     Tier::Established => maps::$flows.remove(key),
-                    Tier::HalfOpen => maps::$half_open.remove(key),
+                    Tier::HalfOpen | Tier::Renewal => maps::$half_open.remove(key),
                 };
             }
 
@@ -172,28 +197,12 @@ macro_rules! tables {
                 kind: Kind,
                 touch: Touch,
             ) -> bool {
-                scratch::key(path, kind)
-                    .is_some_and(|key| Tables::<$family>::touch_direct(self, tier, key, touch))
-            }
-
-            #[inline(always)]
-            fn insert_direct(&mut self, key: &<$family as Family>::FlowKey, now: u32) -> Insert {
-                let Some(flow) = scratch::direct::<$family>(key, now) else {
-                    return Insert::Refused;
+                let Some(key) = scratch::key(tier, path, kind) else {
+                    return false;
                 };
-                inserted(maps::$half_open.insert(key, flow, NO_EXIST))
-            }
-
-            #[inline(always)]
-            fn touch_direct(
-                &mut self,
-                tier: Tier,
-                key: &<$family as Family>::FlowKey,
-                touch: Touch,
-            ) -> bool {
                 let found = match tier {
                     Tier::Established => maps::$flows.get_ptr_mut(key),
-                    Tier::HalfOpen => maps::$half_open.get_ptr_mut(key),
+                    Tier::HalfOpen | Tier::Renewal => maps::$half_open.get_ptr_mut(key),
                 };
                 let Some(flow) = found else {
                     return false;
@@ -218,6 +227,32 @@ macro_rules! tables {
             }
 
             #[inline(always)]
+            fn set_hop(
+                &mut self,
+                tier: Tier,
+                key: &<$family as Family>::FlowKey,
+                hop: Hop,
+            ) -> bool {
+                let found = match tier {
+                    Tier::Established => maps::$flows.get_ptr_mut(key),
+                    Tier::HalfOpen | Tier::Renewal => maps::$half_open.get_ptr_mut(key),
+                };
+                let Some(flow) = found else {
+                    return false;
+                };
+                // SAFETY: a live element; other CPUs see the old word or the new one.
+                unsafe { (&raw mut (*flow).state_mut().hop).write_volatile(hop) };
+                true
+            }
+
+            #[inline(always)]
+            fn device(&self, index: u32) -> Option<&Device> {
+                // SAFETY: the borrow of `self` ends before the next change by this program. What
+                // the controller writes meanwhile is another element.
+                unsafe { maps::DEVICES.get(index) }
+            }
+
+            #[inline(always)]
             fn part(&mut self, part: Part, work: &mut Work<$family>) -> Step {
                 scratch::escape(work);
                 Step::of_word(match part {
@@ -226,11 +261,14 @@ macro_rules! tables {
                     Part::Note => parts::$parts::note(),
                     Part::RepairReply => parts::$parts::repair_reply(),
                     Part::RepairForward => parts::$parts::repair_forward(),
+                    Part::RepairHairpin => parts::$parts::repair_hairpin(),
                     Part::Probe => parts::$parts::probe(),
                     Part::Choose => parts::$parts::choose(),
                     Part::Claim => parts::$parts::claim(),
                     Part::ClaimHalf => parts::$parts::claim_half(),
                     Part::Enter => parts::$parts::enter(),
+                    Part::Direct => parts::$parts::direct(),
+                    Part::NoteDirect => parts::$parts::note_direct(),
                     Part::NoteHalf => parts::$parts::note_half(),
                 })
             }

@@ -4,7 +4,7 @@ use aya_ebpf::bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC};
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
 use aya_log_ebpf::{debug, trace};
-use proxy_common::datapath::{Verdict, egress, ingress, sweep};
+use proxy_common::datapath::{Seat, Verdict, egress, ingress, port_ingress, sweep};
 use proxy_common::net::eth;
 
 use crate::once::{Hook, once};
@@ -19,7 +19,23 @@ fn tc_in(ctx: TcContext) -> i32 {
     action(&ctx, verdict)
 }
 
-/// Egress of a device with an Ethernet header.
+/// Ingress of a bridge port that leads to a pod.
+#[classifier]
+fn tc_in_port(ctx: TcContext) -> i32 {
+    let packet = &mut SkbPacket::new(&ctx);
+    let verdict = port_ingress(packet, &mut Maps, &mut PerCpu, Seat::PodPort);
+    action(&ctx, verdict)
+}
+
+/// Ingress of a bridge port that leads to other machines.
+#[classifier]
+fn tc_in_uplink_port(ctx: TcContext) -> i32 {
+    let packet = &mut SkbPacket::new(&ctx);
+    let verdict = port_ingress(packet, &mut Maps, &mut PerCpu, Seat::UplinkPort);
+    action(&ctx, verdict)
+}
+
+/// Egress of a device with an Ethernet header, bridge port or not.
 #[classifier]
 fn tc_eg(ctx: TcContext) -> i32 {
     let verdict = egress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, eth::LEN);
@@ -57,6 +73,24 @@ fn tc_in_once(ctx: TcContext) -> i32 {
 
 /// The same while the program moves.
 #[classifier]
+fn tc_in_port_once(ctx: TcContext) -> i32 {
+    once(&ctx, Hook::Ingress, || {
+        let packet = &mut SkbPacket::new(&ctx);
+        port_ingress(packet, &mut Maps, &mut PerCpu, Seat::PodPort)
+    })
+}
+
+/// The same while the program moves.
+#[classifier]
+fn tc_in_uplink_port_once(ctx: TcContext) -> i32 {
+    once(&ctx, Hook::Ingress, || {
+        let packet = &mut SkbPacket::new(&ctx);
+        port_ingress(packet, &mut Maps, &mut PerCpu, Seat::UplinkPort)
+    })
+}
+
+/// The same while the program moves.
+#[classifier]
 fn tc_eg_once(ctx: TcContext) -> i32 {
     once(&ctx, Hook::Egress, || {
         egress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, eth::LEN)
@@ -77,12 +111,6 @@ fn tc_eg_l3_once(ctx: TcContext) -> i32 {
     once(&ctx, Hook::Egress, || {
         egress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, 0)
     })
-}
-
-/// Nothing: what the others are measured against. Never attached.
-#[classifier]
-fn noop(_ctx: TcContext) -> i32 {
-    TC_ACT_UNSPEC
 }
 
 #[inline(always)]

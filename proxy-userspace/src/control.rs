@@ -21,6 +21,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use crate::dataplane::Reader;
+use crate::netfilter;
 use answer::Answers;
 
 /// Where the control socket is unless a flag says otherwise.
@@ -38,10 +39,16 @@ pub struct Control {
 
 impl Control {
     /// Answers until the future is dropped.
-    pub async fn serve(self, asks: mpsc::Sender<Ask>, devices: watch::Receiver<Vec<api::Device>>) {
+    pub async fn serve(
+        self,
+        asks: mpsc::Sender<Ask>,
+        devices: watch::Receiver<Vec<api::Device>>,
+        netfilter: watch::Receiver<netfilter::State>,
+    ) {
         let answers = Answers {
             asks,
             devices,
+            netfilter,
             reader: Arc::new(self.reader),
             facts: Arc::new(self.facts),
         };

@@ -1,13 +1,15 @@
 //! Connects the parts: manifests and devices come in, tables and links follow.
 //!
-//! One task owns the plan and the tables, one follows the devices, and one thread attaches to
-//! them. They share nothing but channels.
+//! One task owns the plan and the tables, one follows the devices, one thread attaches to them, and
+//! one keeps the nftables tables. They share nothing but channels.
 
 mod devices;
+mod locals;
 mod objects;
 mod sweep;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,10 +21,11 @@ use tracing::info;
 use crate::control::Control;
 use crate::dataplane::{Fresh, PinError, Programs, Sweeper, Tables};
 use crate::manifests::{Follower, Source, Update, follow};
+use crate::netfilter::Keeper;
 use crate::node;
 use crate::plan::{Plan, Summary};
 use devices::Attacher;
-use objects::Objects;
+use objects::{Objects, Tell};
 
 /// What the controller works from.
 pub struct Config {
@@ -108,11 +111,19 @@ pub async fn run(
     let Manifests { follower, updates } = config.manifests;
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
-    let objects = Objects::new(plan, tables, config.node, node_addresses);
+    let (local_endpoints, endpoints) = watch::channel(BTreeSet::new());
+    let (netfilter, keeper, netfilter_state) = Keeper::new();
+    let mut keeping = tokio::task::spawn_blocking(move || keeper.run());
+    let tell = Tell {
+        node_addresses,
+        local_endpoints,
+        netfilter,
+    };
+    let objects = Objects::new(plan, tables, config.node, tell);
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
     let (device_state, known_devices) = watch::channel(Vec::new());
-    let control = control.serve(asks, known_devices);
+    let control = control.serve(asks, known_devices, netfilter_state);
     tokio::pin!(control);
 
     // Devices come once the tables are right: programs without tables would do no harm, but the
@@ -125,6 +136,7 @@ pub async fn run(
     fresh.pin()?;
     let (found, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
+    let mut remembering = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
     let mut watching = tokio::spawn(node::watch(addresses_of_node, found));
@@ -147,7 +159,14 @@ pub async fn run(
                     _ => ControllerError::Ended("device watch"),
                 });
             }
+            ended = &mut remembering => {
+                return Err(match ended {
+                    Ok(Err(error)) => error.into(),
+                    _ => ControllerError::Ended("neighbour task"),
+                });
+            }
             _ = &mut objects => return Err(ControllerError::Ended("table task")),
+            _ = &mut keeping => return Err(ControllerError::Ended("netfilter thread")),
             _ = &mut sweeping => return Err(ControllerError::Ended("sweeper")),
             _ = &mut attaching => return Err(ControllerError::Ended("attaching thread")),
         }
@@ -155,9 +174,41 @@ pub async fn run(
     // Without a watch the attaching thread ends. What it attached stays: links are pinned.
     watching.abort();
     sweeping.abort();
+    remembering.abort();
     drop(watching.await);
     drop(attaching.await);
     Ok(())
+}
+
+/// Has the kernel keep the endpoints in mind that are on bridges of this node.
+async fn keep_neighbours(
+    endpoints: watch::Receiver<BTreeSet<IpAddr>>,
+    mut devices: watch::Receiver<Known>,
+) -> Result<(), node::WatchError> {
+    let (sender, networks) = watch::channel(BTreeSet::new());
+    let tell = async move {
+        while devices.changed().await.is_ok() {
+            let now = bridged_networks(devices.borrow_and_update().as_ref());
+            sender.send_if_modified(|known| {
+                let is_new = *known != now;
+                *known = now;
+                is_new
+            });
+        }
+    };
+    tokio::select! {
+        ended = node::neighbours::keep(endpoints, networks) => ended,
+        () = tell => Ok(()),
+    }
+}
+
+/// The networks that are on link on the bridges of these devices.
+fn bridged_networks(devices: Option<&node::Devices>) -> BTreeSet<node::OnLink> {
+    let devices = devices.into_iter().flat_map(|known| known.wanted.values());
+    let bridges = devices.filter_map(|device| device.bridge.as_ref());
+    bridges
+        .flat_map(|bridge| bridge.networks.iter().copied())
+        .collect()
 }
 
 /// Questions that may wait for an answer.

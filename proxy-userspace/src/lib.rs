@@ -3,7 +3,8 @@
 //!
 //! [`manifests`] and [`cluster`] turn API objects into the [`model`], [`plan`] turns the model into
 //! operations on tables and does no I/O, [`dataplane`] alone touches the kernel's tables and
-//! programs, [`node`] watches this node's devices. [`controller`] connects them.
+//! programs, [`netfilter`] alone touches nftables, [`node`] watches this node's devices.
+//! [`controller`] connects them.
 
 pub mod cli;
 pub mod cluster;
@@ -13,5 +14,6 @@ pub mod dataplane;
 pub mod log;
 pub mod manifests;
 pub mod model;
+pub mod netfilter;
 pub mod node;
 pub mod plan;

@@ -2,7 +2,8 @@
 //! same as the shared code run on the host.
 //!
 //! Needs root; without it every test says that it was skipped, or fails where the ring is required
-//! (`KUBE_LOTTERY_RINGS=required`). `KUBE_LOTTERY_LONG=1` runs more packets.
+//! (`KUBE_LOTTERY_RINGS=required`). `KUBE_LOTTERY_LONG=1` runs more packets, and
+//! `KUBE_LOTTERY_EMULATED=1` fewer, on an emulated machine that takes more than ten times as long.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,10 +16,17 @@ mod kernel {
     mod agreement;
     mod capability;
     mod cost;
+    mod frames;
     mod generate;
+    mod golden;
     mod lottery;
+    mod neighbours;
     mod object;
+    mod old;
     mod once;
+    mod ports;
+    mod privilege;
+    mod race;
     mod sweep;
     mod tables;
 
@@ -38,5 +46,10 @@ mod kernel {
     /// Whether the long forms of the tests were asked for.
     fn is_long() -> bool {
         std::env::var_os("KUBE_LOTTERY_LONG").is_some()
+    }
+
+    /// Whether the machine is an emulated one.
+    fn is_emulated() -> bool {
+        std::env::var_os("KUBE_LOTTERY_EMULATED").is_some()
     }
 }

@@ -12,23 +12,35 @@
 )]
 
 mod network {
+    mod bridge;
     mod changes;
     mod churn;
     mod cleanup;
     mod clsact;
+    mod control;
     mod devices;
+    mod direct;
     mod distribution;
+    mod eviction;
+    mod exchange;
     mod foreign;
     mod kill_points;
     mod lab;
+    mod late_attach;
     mod looking;
+    mod matrix;
     mod moves;
+    mod neighbours;
+    mod netfilter;
+    mod nftables;
     mod order;
     mod paths;
     mod pinned;
     mod restart;
+    mod reuse;
     mod scale;
     mod sharing;
     mod traffic;
+    mod tunnel;
     mod world;
 }

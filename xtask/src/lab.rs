@@ -1,11 +1,12 @@
 //! A small cluster out of network namespaces, for the demonstration and the network tests.
 //!
-//! Nodes and a client outside of the cluster hang on one bridge, pods on routed veths in the way
-//! of Calico: an address of their own, a gateway that exists on no subnet, neighbours that are
-//! entered once and for all. Nodes are strict, as hardened ones are: reverse-path filters for both
+//! Nodes and a client outside of the cluster hang on one bridge. Pods hang on their nodes as the
+//! [`Network`] says, by default on routed veths in the way of Calico: an address of their own, a
+//! gateway that exists on no subnet, neighbours that are entered once and for all. Nodes are strict, as hardened ones are: reverse-path filters for both
 //! families, a firewall that drops what conntrack does not know, a masquerade rule of the CNI.
 //! A proxy that lets the host stack see a Service address fails here.
 
+use std::collections::HashMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub mod firewall;
 mod guard;
 pub mod manifest;
 mod namespace;
+pub mod network;
 pub mod observe;
 mod offload;
 pub mod proxy;
@@ -33,6 +35,7 @@ mod wire;
 pub use self::address::{Addresses, Family, Protocol};
 use self::guard::Guard;
 pub use self::namespace::Namespace;
+use self::network::Network;
 pub use self::sweep::sweep;
 
 /// Something with a network of its own: a node, a pod, the client outside.
@@ -56,12 +59,19 @@ pub struct Lab {
     outside: Host,
     nodes: Vec<Host>,
     pods: Vec<Host>,
+    network: Network,
     next_pod: u8,
+    made: HashMap<String, u8>,
 }
 
 impl Lab {
     /// Makes nodes and the client outside, without pods.
     pub fn new(nodes: u8) -> Result<Self> {
+        Self::with_network(nodes, Network::default())
+    }
+
+    /// The same with another CNI.
+    pub fn with_network(nodes: u8, network: Network) -> Result<Self> {
         ensure!(
             rustix::process::geteuid().is_root(),
             "network namespaces need root"
@@ -79,8 +89,10 @@ impl Lab {
                 .map(|number| host(&id, format!("node{number}"), Addresses::node(number)))
                 .collect(),
             pods: Vec::new(),
+            network,
             // 0 would be the range itself, and 1 looks like a gateway.
             next_pod: 2,
+            made: HashMap::new(),
             id,
             guard,
             folder,
@@ -101,7 +113,8 @@ impl Lab {
         self.pods_at(node, &(first..end).collect::<Vec<_>>())
     }
 
-    /// Adds pods with these numbers, which are the last part of their addresses.
+    /// Adds pods with these numbers, which are the last part of their addresses. A pod that takes
+    /// the place of another one has another hardware address.
     pub fn pods_at(&mut self, node: u8, numbers: &[u8]) -> Result<Vec<Host>> {
         let pods: Vec<_> = numbers
             .iter()
@@ -113,7 +126,18 @@ impl Lab {
                 )
             })
             .collect();
-        build::pods(self, &self.node(node), numbers, &pods)?;
+        let mut cables = Vec::new();
+        for (pod, number) in pods.iter().zip(numbers) {
+            let made = self.made.entry(pod.name.clone()).or_default();
+            let mac = format!("02:00:00:{made:02x}:01:{number:02x}");
+            *made += 1;
+            cables.push(build::Cable {
+                pod,
+                device: build::pod_device(*number),
+                mac,
+            });
+        }
+        build::pods(self, &self.node(node), &cables)?;
         let last = numbers.iter().max().copied().unwrap_or_default();
         self.next_pod = self.next_pod.max(last.saturating_add(1));
         self.pods.extend_from_slice(&pods);
@@ -123,12 +147,17 @@ impl Lab {
     /// Gives a pod of a node more addresses, all of one prefix (`10.244.200.0/23`, say) in the
     /// range of all pods.
     pub fn add_prefix(&self, node: u8, pod: &Host, prefix: &str) -> Result<()> {
-        build::prefix(&self.node(node), pod, prefix)
+        build::prefix(self, &self.node(node), pod, prefix)
     }
 
     /// Gives a host an address that nobody else knows of.
     pub fn add_address(&self, host: &Host, address: IpAddr) -> Result<()> {
         build::address(host, address)
+    }
+
+    /// Has a node send packets for Services through the tunnel to another one.
+    pub fn tunnel_services(&self, from: &Host, to: &Host) -> Result<()> {
+        build::tunnel_services(from, to)
     }
 
     /// Removes a pod with its device.
@@ -170,6 +199,11 @@ impl Lab {
     /// hardware without offloads does: what was put off until then must come out right.
     pub fn without_offloads(&self, namespace: &Namespace) -> Result<()> {
         offload::switch_off(namespace)
+    }
+
+    /// Has the devices of a namespace merge what comes in (GRO), as hardware does.
+    pub fn with_merging(&self, namespace: &Namespace) -> Result<()> {
+        offload::merge(namespace)
     }
 
     /// A folder that goes away with the lab.

@@ -1,6 +1,8 @@
 //! What the build script, the command line and the tests share.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "lab")]
+pub mod budgets;
 pub mod ebpf;
 #[cfg(feature = "lab")]
 pub mod lab;

@@ -11,6 +11,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::run;
 
+mod bench;
 mod cargo;
 mod privilege;
 mod process;
@@ -31,6 +32,8 @@ enum Command {
     Setup(setup::Options),
     /// Run the tests, ring by ring
     Test(test::Options),
+    /// Measure what a packet costs, and compare with what it may cost
+    Bench(bench::Options),
     /// Show the lottery at work in a small cluster of network namespaces
     ///
     /// With FLAGS it loads `kube-lottery run FLAGS` on this very node instead.
@@ -68,6 +71,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Setup(options) => setup::run(&options)?,
         Command::Test(options) => return test::run(&options),
+        Command::Bench(options) => return bench::run(&options),
         Command::Run(Run {
             keep,
             no_setup,

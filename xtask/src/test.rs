@@ -7,12 +7,13 @@ use anyhow::{Result, ensure};
 
 use crate::setup;
 
-mod build;
+pub(crate) mod build;
 mod execute;
 mod fresh;
+mod kernels;
 mod lint;
 mod report;
-mod ring;
+pub(crate) mod ring;
 mod tally;
 
 use report::Report;
@@ -21,8 +22,8 @@ use tally::Tally;
 
 #[derive(Default, clap::Args)]
 pub(crate) struct Options {
-    /// Rings to run (lint, host, kernel, network, fresh), all but fresh by default, and a filter
-    /// for the names of tests
+    /// Rings to run (lint, host, kernel, kernels, network, bench, fresh), all but fresh by default,
+    /// and a filter for the names of tests
     #[arg(value_name = "RING|FILTER")]
     words: Vec<String>,
     /// Also what waits or repeats much, and the fresh ring
@@ -60,7 +61,8 @@ fn run_rings(selection: &Selection, report: &mut Report) {
     for &ring in &selection.rings {
         if ring.is_built() && executables.is_none() {
             let start = Instant::now();
-            let built = build::executables();
+            println!("\n==> build");
+            let built = build::executables(build::ALL);
             report.add_build(&built, start.elapsed());
             executables = Some(built.unwrap_or_default());
         }
@@ -68,9 +70,10 @@ fn run_rings(selection: &Selection, report: &mut Report) {
         let start = Instant::now();
         let result = match ring {
             Ring::Lint => lint::run(),
-            Ring::Host | Ring::Kernel | Ring::Network => {
+            Ring::Host | Ring::Kernel | Ring::Network | Ring::Bench => {
                 execute::run(ring, executables.as_deref().unwrap_or_default(), selection)
             }
+            Ring::Kernels => kernels::run(executables.as_deref().unwrap_or_default(), selection),
             Ring::Fresh => fresh::run(),
         };
         let tally = result.unwrap_or_else(|error| {
@@ -120,7 +123,14 @@ mod tests {
 
     #[test]
     fn all_rings_but_the_fresh_machine_run_by_default() {
-        let expected = vec![Ring::Lint, Ring::Host, Ring::Kernel, Ring::Network];
+        let expected = vec![
+            Ring::Lint,
+            Ring::Host,
+            Ring::Kernel,
+            Ring::Kernels,
+            Ring::Network,
+            Ring::Bench,
+        ];
         assert_eq!((expected, None), select(&[], false).expect("valid"));
     }
 
@@ -130,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_ring_filters_tests_and_leaves_the_lints_out() {
+    fn a_word_that_is_no_ring_filters_tests_and_leaves_the_rest_out() {
         let expected = vec![Ring::Host, Ring::Kernel, Ring::Network];
         assert_eq!(
             (expected, Some("checksum".to_owned())),

@@ -46,8 +46,8 @@ counters! {
     Repaired = "repaired", "one half of a flow was missing and was rebuilt from the other";
     /// A mid-flow segment opened a flow.
     Loose = "loose", "a segment in the middle of an unknown connection opened a flow";
-    /// An endpoint's direct traffic was noted.
-    Direct = "direct", "an endpoint's reply belongs to no Service and was noted as direct traffic";
+    /// Direct traffic with an endpoint was noted.
+    Direct = "direct", "traffic with an endpoint that belongs to no Service was noted as direct";
     /// Dropped: Service without endpoints.
     DropNoEndpoint = "drop-no-endpoint", "dropped: the Service has no usable endpoint";
     /// Dropped: frontend and endpoint tables disagreed twice.

@@ -2,6 +2,7 @@
 
 use bytemuck::Pod;
 
+use super::device::{Device, NETWORKS, Network, Network4, Network6};
 use super::endpoint::{
     Endpoint, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Frontends4, Frontends6,
 };
@@ -25,6 +26,8 @@ pub trait Family: Copy + 'static {
     type FlowKey: FlowKey<Addr = Self::Addr>;
     /// Value of the flow maps.
     type Flow: Flow<Addr = Self::Addr>;
+    /// A network that a bridge port's device is on.
+    type Network: Network<Addr = Self::Addr>;
 
     /// Whether this is IPv6.
     const IS_V6: bool;
@@ -35,6 +38,8 @@ pub trait Family: Copy + 'static {
     fn endpoint_key(addr: Self::Addr, port: Port, proto: Proto) -> Self::EndpointKey;
     /// The `index`th frontend of an endpoint, if it has that many.
     fn frontend_at(frontends: &Self::Frontends, index: usize) -> Option<(Self::Addr, Port)>;
+    /// The networks of a device's bridge.
+    fn networks(device: &Device) -> &[Self::Network; NETWORKS];
 }
 
 /// IPv4.
@@ -47,7 +52,8 @@ pub struct V6;
 
 macro_rules! family {
     ($name:ident, $is_v6:literal, $addr:ty, $frontend_key:ident, $endpoint:ident,
-     $endpoint_key:ident, $frontends:ident, $flow_key:ident, $flow:ident) => {
+     $endpoint_key:ident, $frontends:ident, $flow_key:ident, $flow:ident,
+     $network:ident, $networks:ident) => {
         impl Family for $name {
             type Addr = $addr;
             type FrontendKey = $frontend_key;
@@ -56,6 +62,7 @@ macro_rules! family {
             type Frontends = $frontends;
             type FlowKey = $flow_key;
             type Flow = $flow;
+            type Network = $network;
 
             const IS_V6: bool = $is_v6;
 
@@ -73,6 +80,11 @@ macro_rules! family {
             fn frontend_at(frontends: &$frontends, index: usize) -> Option<($addr, Port)> {
                 frontends.at(index)
             }
+
+            #[inline(always)]
+            fn networks(device: &Device) -> &[$network; NETWORKS] {
+                &device.$networks
+            }
         }
     };
 }
@@ -86,7 +98,9 @@ family!(
     EndpointKey4,
     Frontends4,
     FlowKey4,
-    Flow4
+    Flow4,
+    Network4,
+    networks4
 );
 family!(
     V6,
@@ -97,5 +111,7 @@ family!(
     EndpointKey6,
     Frontends6,
     FlowKey6,
-    Flow6
+    Flow6,
+    Network6,
+    networks6
 );

@@ -7,7 +7,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::net::{Address, Ip4, Ip6, Port, Proto};
+use crate::net::{Address, Ip4, Ip6, Mac, Port, Proto};
 
 /// Which of the two flow maps of a family is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +16,9 @@ pub enum Tier {
     Established,
     /// Anybody could have sent what was seen so far.
     HalfOpen,
+    /// Where one CPU at a time says what it puts in place of a half that is over: keys of their
+    /// own, in the map of the half-open flows, and only for the moment that this takes.
+    Renewal,
 }
 
 /// Where a half applies.
@@ -28,6 +31,18 @@ impl Hook {
     pub const INGRESS: Self = Self(0);
     /// Packets that go out: tc egress.
     pub const EGRESS: Self = Self(1);
+    /// Added to the others in the keys of [`Tier::Renewal`].
+    const RENEWAL: u8 = 2;
+
+    /// The hook of keys of a tier.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(self, tier: Tier) -> Self {
+        match tier {
+            Tier::Renewal => Self(self.0 | Self::RENEWAL),
+            Tier::Established | Tier::HalfOpen => self,
+        }
+    }
 }
 
 /// What a half does to its packets.
@@ -144,6 +159,38 @@ impl Marks {
     }
 }
 
+/// How a flow's packets get from a bridge port to the endpoint: one word, so that it can be changed
+/// in place while other CPUs read it. Kept in the client's half, and meant for bridge ports only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Hop(u64);
+
+impl Hop {
+    /// Not known: by way of the stack, and the next packet asks again.
+    pub const UNKNOWN: Self = Self(0);
+    /// By way of the stack, for good.
+    pub const ELSEWHERE: Self = Self::tagged(Mac::of_words([0; 3]), 2);
+
+    /// Across the bridge, to this address.
+    #[inline(always)]
+    pub const fn to(mac: Mac) -> Self {
+        Self::tagged(mac, 1)
+    }
+
+    /// The MAC address that packets are sent to across the bridge, if they are.
+    #[inline(always)]
+    pub fn mac(self) -> Option<Mac> {
+        let words = [self.0 as u16, (self.0 >> 16) as u16, (self.0 >> 32) as u16];
+        (self.0 >> 48 == 1).then_some(Mac::of_words(words))
+    }
+
+    #[inline(always)]
+    const fn tagged(mac: Mac, tag: u64) -> Self {
+        let [a, b, c] = mac.words();
+        Self(a as u64 | (b as u64) << 16 | (c as u64) << 32 | tag << 48)
+    }
+}
+
 /// The part of a flow half that is the same for both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -152,11 +199,11 @@ pub struct FlowState {
     pub new_sport: Port,
     /// The destination port after rewriting.
     pub new_dport: Port,
-    /// Service port that made the flow.
+    /// Service port that made the flow; 0 for a direct one.
     pub service: u32,
-    /// Index of the endpoint.
+    /// Index of the endpoint; 0 for a direct flow.
     pub endpoint: u32,
-    /// Generation of that slot when it was chosen.
+    /// Generation of that slot when it was chosen; 0 for a direct flow.
     pub generation: u32,
     /// Time of the last packet, seconds, a few seconds coarse.
     pub last_seen: u32,
@@ -165,11 +212,13 @@ pub struct FlowState {
     pub proof: u32,
     /// Kind, state and flags.
     pub marks: Marks,
-    /// Room for the rest of a MAC address; zero.
+    /// Zero.
     pub reserved: u32,
+    /// The way to the endpoint; unknown in all halves but the client's.
+    pub hop: Hop,
 }
 
-const _: () = assert!(size_of::<FlowState>() == 32);
+const _: () = assert!(size_of::<FlowState>() == 40);
 
 /// What the data path needs of a flow key, whatever the family.
 pub trait FlowKey: Pod + Eq + core::hash::Hash + core::fmt::Debug {
@@ -310,8 +359,7 @@ macro_rules! flow {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
         #[repr(C)]
         pub struct $name {
-            /// The source address after rewriting; unused by DNAT, which leaves room there for
-            /// the endpoint's MAC address.
+            /// The source address after rewriting; DNAT leaves it as it is.
             pub new_src: $addr,
             /// The destination address after rewriting.
             pub new_dst: $addr,
@@ -363,13 +411,13 @@ flow!(
     /// Key of the IPv4 flow maps.
     FlowKey4 16,
     /// Value of the IPv4 flow maps.
-    Flow4 40, Ip4
+    Flow4 48, Ip4
 );
 flow!(
     /// Key of the IPv6 flow maps.
     FlowKey6 40,
     /// Value of the IPv6 flow maps.
-    Flow6 64, Ip6
+    Flow6 72, Ip6
 );
 
 #[cfg(test)]
@@ -385,6 +433,16 @@ mod tests {
         let more = Marks(marks.0 | Marks::word(State::FIN_CLIENT));
         assert_eq!(State::REPLIED.with(State::FIN_CLIENT), more.state());
         assert_eq!(Kind::DNAT, more.kind());
+    }
+
+    #[test]
+    fn a_hop_is_unknown_elsewhere_or_a_mac_address() {
+        let mac = Mac::from([2, 0, 0, 0, 1, 9]);
+        assert_eq!(Some(mac), Hop::to(mac).mac());
+        assert_eq!(Some(Mac::default()), Hop::to(Mac::default()).mac());
+        assert_eq!(None, Hop::UNKNOWN.mac());
+        assert_eq!(None, Hop::ELSEWHERE.mac());
+        assert_ne!(Hop::UNKNOWN, Hop::ELSEWHERE);
     }
 
     #[test]

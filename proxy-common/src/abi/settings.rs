@@ -21,6 +21,9 @@ pub struct Settings {
     pub rewrite_count: u32,
     /// 1: time and randomness come from the test map, so that a test controls both.
     pub test_sources: u32,
+    /// 1: the kernel knows atomic `or` and `and` (5.12), which every supported one does; 0: flows
+    /// are marked without them, which only a test on one CPU may ask for.
+    pub has_atomics: u32,
 }
 
 impl Settings {
@@ -37,6 +40,7 @@ impl Settings {
             rewrite_low: 61_000,
             rewrite_count: 4_536,
             test_sources: 0,
+            has_atomics: 1,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Packets that go out: back to a Service's client, or from a client to itself.
 
+use super::direct;
 use super::flow::source_of;
 use super::header::{Transport, Wire};
 use super::ingress::drop;
 use super::lifetime;
 use super::note::{Event, Sender, is_quiet};
 use super::packet::Packet;
-use super::repair::note_direct;
 use super::rewrite::{Side, rewrite};
 use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
@@ -55,6 +55,13 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     let Some(transport) = Transport::read(packet, &network) else {
         return Verdict::Pass;
     };
+    // What an endpoint's pod sends as somebody's client comes from other ports than it serves. Only
+    // what it sends to itself does as well.
+    if !tables.may_be_served(network.src, transport.sport, network.proto)
+        && network.src != network.dst
+    {
+        return Verdict::Pass;
+    }
     let Some(work) = room.work() else {
         return Verdict::Pass;
     };
@@ -95,8 +102,10 @@ fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
         }
         Kind::SNAT => Step::REWRITE,
         _ => {
-            let last_seen = state.last_seen;
-            note_direct(tables, tier, work, last_seen);
+            if !direct::is_quiet(state, &work.event) {
+                work.tier = tier;
+                tables.part(Part::NoteDirect, work);
+            }
             Step::PASS
         }
     }
@@ -108,7 +117,7 @@ fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
 /// endpoint can answer. So an answer to an opening, or a datagram, that still finds the old one
 /// goes to a client that speaks to the endpoint directly, from a port that it has used before.
 #[inline(always)]
-fn is_remains(tier: Tier, flow: &FlowState, event: &Event) -> bool {
+pub(super) fn is_remains(tier: Tier, flow: &FlowState, event: &Event) -> bool {
     if event.is_tcp {
         return event.flags.any(Flags::SYN) && lifetime::is_over(Proto::TCP, tier, flow, event.now);
     }

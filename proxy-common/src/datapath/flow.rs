@@ -11,12 +11,16 @@
 //! `sport` is `cport` unless that was taken at the endpoint. The last two exist only where client
 //! and endpoint have the same address. The reverse of what a half makes of its packets, at the
 //! other hook, is the key of its partner.
+//!
+//! A client that speaks to an endpoint directly makes a flow of which `vip:vport` is `ep:eport`
+//! itself. If its port is free at the endpoint there is only a note under the key of `UNDNAT`, of
+//! kind `PASS`. If it is not, the flow has halves like any other.
 
 use super::rewrite::Change;
 use super::tables::Past;
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow, FlowKey as _, Marks};
-use crate::abi::{Family, FlowState, Hook, Kind};
+use crate::abi::{Family, FlowState, Hook, Hop, Kind, Tier, trace_of};
 use crate::net::{Port, Proto};
 use bytemuck::Zeroable as _;
 
@@ -45,6 +49,8 @@ pub struct Path<F: Family> {
     pub slot: u32,
     /// Generation of that element when it was chosen.
     pub generation: u32,
+    /// The way from a bridge port to the endpoint, as far as it is known.
+    pub hop: Hop,
 }
 
 /// Addresses and ports, the source's first.
@@ -68,6 +74,7 @@ impl<F: Family> Path<F> {
             service: 0,
             slot: 0,
             generation: 0,
+            hop: Hop::UNKNOWN,
         }
     }
 
@@ -86,9 +93,10 @@ impl<F: Family> Path<F> {
         self.service = state.service;
         self.slot = state.endpoint;
         self.generation = state.generation;
+        self.hop = state.hop;
     }
 
-    /// Reads the flow off its endpoint's half.
+    /// Reads the flow off its endpoint's half, which does not know the way there.
     #[inline(always)]
     pub fn read_reverse(&mut self, key: &F::FlowKey, flow: &F::Flow) {
         let state = flow.state();
@@ -103,6 +111,7 @@ impl<F: Family> Path<F> {
         self.service = state.service;
         self.slot = state.endpoint;
         self.generation = state.generation;
+        self.hop = Hop::UNKNOWN;
     }
 
     /// Begins the flow of packets with `key` to an endpoint.
@@ -119,6 +128,52 @@ impl<F: Family> Path<F> {
         self.service = service;
         self.slot = slot;
         self.generation = endpoint.generation();
+        self.hop = Hop::UNKNOWN;
+    }
+
+    /// The direct flow of packets with `key`, as they come in.
+    #[inline(always)]
+    pub fn begin_direct(&mut self, key: &F::FlowKey) {
+        self.direct((key.src(), key.sport()), (key.dst(), key.dport()));
+        self.proto = u32::from(key.proto().0);
+    }
+
+    /// The direct flow that packets with `key`, as they go out, answer.
+    #[inline(always)]
+    pub fn answer_direct(&mut self, key: &F::FlowKey) {
+        self.direct((key.dst(), key.dport()), (key.src(), key.sport()));
+        self.proto = u32::from(key.proto().0);
+    }
+
+    #[inline(always)]
+    const fn direct(&mut self, client: (F::Addr, Port), endpoint: (F::Addr, Port)) {
+        self.client = client.0;
+        self.client_port = client.1;
+        self.sport = client.1;
+        self.vip = endpoint.0;
+        self.vip_port = endpoint.1;
+        self.endpoint = endpoint.0;
+        self.endpoint_port = endpoint.1;
+        self.service = 0;
+        self.slot = 0;
+        self.generation = 0;
+        self.hop = Hop::UNKNOWN;
+    }
+
+    /// Whether the client speaks to the endpoint without a Service.
+    #[inline(always)]
+    pub const fn is_direct(&self) -> bool {
+        self.service == 0
+    }
+
+    /// Index of the trace of the client's packets.
+    #[inline(always)]
+    pub fn trace(&self) -> u32 {
+        trace_of(
+            (self.client, self.vip),
+            (self.client_port, self.vip_port),
+            self.proto(),
+        )
     }
 
     /// Whether the flow goes back to where it came from.
@@ -153,9 +208,20 @@ impl<F: Family> Path<F> {
         }
     }
 
-    /// Writes the key of one half.
+    /// What becomes of the packets of one half.
     #[inline(always)]
-    pub fn fill_key(&self, kind: Kind, key: &mut F::FlowKey) {
+    pub const fn outcome(&self, kind: Kind) -> Change<F::Addr> {
+        let ((src, dst), (sport, dport)) = self.result(kind);
+        let addr = match kind {
+            Kind::DNAT | Kind::UNSNAT => *dst,
+            _ => *src,
+        };
+        Change { addr, sport, dport }
+    }
+
+    /// Writes the key of one half in a tier.
+    #[inline(always)]
+    pub fn fill_key(&self, tier: Tier, kind: Kind, key: &mut F::FlowKey) {
         let (addrs, ports, hook) = match kind {
             Kind::DNAT => (
                 (&self.client, &self.vip),
@@ -172,20 +238,20 @@ impl<F: Family> Path<F> {
                 (self.endpoint_port, self.sport),
                 Hook::INGRESS,
             ),
-            // UNDNAT; there is no other kind with a path.
+            // UNDNAT, and PASS in its place.
             _ => (
                 (&self.endpoint, &self.client),
                 (self.endpoint_port, self.sport),
                 Hook::EGRESS,
             ),
         };
-        key.fill(addrs, ports, self.proto(), hook);
+        key.fill(addrs, ports, self.proto(), hook.of(tier));
     }
 
-    /// The key of one half.
-    pub fn key(&self, kind: Kind) -> F::FlowKey {
+    /// The key of one half in a tier.
+    pub fn key(&self, tier: Tier, kind: Kind) -> F::FlowKey {
         let mut key = F::FlowKey::zeroed();
-        self.fill_key(kind, &mut key);
+        self.fill_key(tier, kind, &mut key);
         key
     }
 
@@ -205,7 +271,7 @@ impl<F: Family> Path<F> {
                 (&self.endpoint, &self.client),
                 (self.endpoint_port, self.sport),
             ),
-            // UNDNAT; there is no other kind with a path.
+            // UNDNAT, and PASS, which changes nothing.
             _ => ((&self.vip, &self.client), (self.vip_port, self.client_port)),
         }
     }
@@ -236,6 +302,11 @@ impl<F: Family> Path<F> {
             proof: past.proof,
             marks: Marks::new(kind, past.state).hairpin(self.is_hairpin()),
             reserved: 0,
+            hop: if kind == Kind::DNAT {
+                self.hop
+            } else {
+                Hop::UNKNOWN
+            },
         };
         half.fill(addrs, state);
     }
@@ -294,6 +365,7 @@ mod tests {
             service: 7,
             slot: 9,
             generation: 3,
+            hop: Hop::UNKNOWN,
         }
     }
 
@@ -309,7 +381,7 @@ mod tests {
     }
 
     fn key(path: &Path<V4>, kind: Kind) -> (Ipv4Addr, u16, Ipv4Addr, u16) {
-        let key = path.key(kind);
+        let key = path.key(Tier::HalfOpen, kind);
         (
             key.src.into(),
             key.sport.host(),
@@ -328,7 +400,10 @@ mod tests {
             (Kind::UNSNAT, Kind::SNAT),
         ] {
             assert_eq!(answer(&path, kind), key(&path, partner), "{kind:?}");
-            assert_ne!(path.key(kind).hook, path.key(partner).hook);
+            assert_ne!(
+                path.key(Tier::HalfOpen, kind).hook,
+                path.key(Tier::HalfOpen, partner).hook
+            );
         }
     }
 
@@ -336,7 +411,7 @@ mod tests {
     fn a_flow_can_be_read_off_either_half() {
         let path = path([10, 244, 2, 2]);
         for kind in [Kind::DNAT, Kind::UNDNAT] {
-            let (key, half) = (path.key(kind), path.half(kind, PAST));
+            let (key, half) = (path.key(Tier::HalfOpen, kind), path.half(kind, PAST));
             let mut back = Path::<V4>::empty();
             if kind == Kind::DNAT {
                 back.read_forward(&key, &half);
@@ -344,11 +419,41 @@ mod tests {
                 back.read_reverse(&key, &half);
             }
             for kind in [Kind::DNAT, Kind::UNDNAT, Kind::SNAT, Kind::UNSNAT] {
-                assert_eq!(path.key(kind), back.key(kind));
+                assert_eq!(
+                    path.key(Tier::HalfOpen, kind),
+                    back.key(Tier::HalfOpen, kind)
+                );
                 assert_eq!(path.half(kind, PAST), back.half(kind, PAST));
                 assert!(back.is_half(kind, &path.half(kind, PAST)));
             }
         }
+    }
+
+    #[test]
+    fn a_direct_flow_is_read_off_either_direction_and_its_note_changes_nothing() {
+        let path = path([10, 244, 2, 2]);
+        let (mut there, mut back) = (Path::<V4>::empty(), Path::<V4>::empty());
+        there.begin_direct(&path.key(Tier::HalfOpen, Kind::SNAT));
+        back.answer_direct(&path.key(Tier::HalfOpen, Kind::UNDNAT));
+        let note = there.half(Kind::PASS, PAST);
+        assert!(there.is_direct() && back.is_half(Kind::PASS, &note));
+        let key = there.key(Tier::HalfOpen, Kind::PASS);
+        assert_eq!(key, path.key(Tier::HalfOpen, Kind::UNDNAT));
+        assert_eq!((key.src, key.dst), (note.new_src, note.new_dst));
+        let ports = (note.state.new_sport, note.state.new_dport);
+        assert_eq!((key.sport, key.dport), ports);
+    }
+
+    #[test]
+    fn what_is_being_renewed_stands_under_a_key_of_its_own() {
+        let path = path([10, 244, 2, 2]);
+        let kinds = [Kind::DNAT, Kind::UNDNAT, Kind::SNAT, Kind::UNSNAT];
+        let tiers = [Tier::HalfOpen, Tier::Renewal];
+        let keys: std::collections::HashSet<_> = kinds
+            .iter()
+            .flat_map(|kind| tiers.map(|tier| path.key(tier, *kind)))
+            .collect();
+        assert_eq!(8, keys.len());
     }
 
     #[test]

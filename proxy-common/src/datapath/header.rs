@@ -1,6 +1,6 @@
 //! From bytes to a tuple: what the data path reads of a packet.
 
-use super::packet::Packet;
+use super::packet::{NextHop, Packet, Route};
 use super::rewrite::Place;
 use crate::abi::{Family, V4, V6};
 use crate::net::ipv4::{self, Ipv4Header};
@@ -56,6 +56,9 @@ pub trait Wire: Family {
         from: Self::Addr,
         to: Self::Addr,
     ) -> Option<()>;
+
+    /// Where the kernel would send a packet next.
+    fn next_hop<P: Packet>(packet: &mut P, route: &Route<Self::Addr>) -> NextHop;
 }
 
 impl Wire for V4 {
@@ -91,6 +94,11 @@ impl Wire for V4 {
         packet.fix_checksum4(transport.offset, from, to, transport.optional)?;
         packet.fix_header_checksum(network + ipv4::CHECK, from, to)
     }
+
+    #[inline(always)]
+    fn next_hop<P: Packet>(packet: &mut P, route: &Route<Self::Addr>) -> NextHop {
+        packet.next_hop4(route)
+    }
 }
 
 impl Wire for V6 {
@@ -123,6 +131,11 @@ impl Wire for V6 {
         to: Self::Addr,
     ) -> Option<()> {
         packet.fix_checksum6(transport.offset, from, to, transport.optional)
+    }
+
+    #[inline(always)]
+    fn next_hop<P: Packet>(packet: &mut P, route: &Route<Self::Addr>) -> NextHop {
+        packet.next_hop6(route)
     }
 }
 

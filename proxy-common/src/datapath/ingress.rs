@@ -1,18 +1,19 @@
 //! Packets that come in: towards a Service, or back from an endpoint to itself.
 
+use super::bridge::{Seat, is_passing_by, steer};
+use super::direct::{self, open_direct};
 use super::flow::destination_of;
 use super::header::{Transport, Wire};
-use super::lifetime;
+use super::lifetime::{self, is_stale};
 use super::note::{Event, Sender, is_quiet};
-use super::open::open;
+use super::open::{is_current, is_spent, open};
 use super::packet::Packet;
 use super::rewrite::{Place, Side, rewrite};
 use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
-use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Counter, Family, FlowState, Hook, Kind, State, Tier, V4, V6};
+use crate::abi::{Counter, Family, FlowState, Hook, Hop, Kind, Tier, V4, V6, trace_of};
 use crate::net::eth;
 use crate::net::tcp::Flags;
 
@@ -28,9 +29,40 @@ where
     if packet.has_vlan() || packet.is_for_other_host() {
         return Verdict::Pass;
     }
+    by_family(packet, tables, room, network, Seat::Device)
+}
+
+/// Handles a packet that came in by a port of a bridge.
+#[inline(always)]
+pub fn port_ingress<P, T, R>(packet: &mut P, tables: &mut T, room: &mut R, seat: Seat) -> Verdict
+where
+    P: Packet,
+    T: Tables<V4> + Tables<V6>,
+    R: Room<V4> + Room<V6>,
+{
+    // To a port, frames for its bridge are overheard ones.
+    if packet.has_vlan() {
+        return Verdict::Pass;
+    }
+    by_family(packet, tables, room, eth::LEN, seat)
+}
+
+#[inline(always)]
+fn by_family<P, T, R>(
+    packet: &mut P,
+    tables: &mut T,
+    room: &mut R,
+    network: usize,
+    seat: Seat,
+) -> Verdict
+where
+    P: Packet,
+    T: Tables<V4> + Tables<V6>,
+    R: Room<V4> + Room<V6>,
+{
     match packet.protocol() {
-        eth::IPV4 => of_family::<V4, P, T, R>(packet, tables, room, network),
-        eth::IPV6 => of_family::<V6, P, T, R>(packet, tables, room, network),
+        eth::IPV4 => of_family::<V4, P, T, R>(packet, tables, room, network, seat),
+        eth::IPV6 => of_family::<V6, P, T, R>(packet, tables, room, network, seat),
         _ => Verdict::Pass,
     }
 }
@@ -41,24 +73,30 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     tables: &mut T,
     room: &mut R,
     offset: usize,
+    seat: Seat,
 ) -> Verdict {
     let Some(network) = F::network(packet, offset) else {
         return Verdict::Pass;
     };
-    if !tables.may_be_frontend(network.dst) {
+    let is_service = tables.may_be_frontend(network.dst);
+    if !is_service && !tables.may_be_endpoint(network.dst) {
+        return Verdict::Pass;
+    }
+    if is_passing_by(seat, packet, tables) {
         return Verdict::Pass;
     }
     if network.is_fragment {
-        tables.count(Counter::PassFragment);
-        return Verdict::Pass;
+        return untranslated(tables, is_service, Counter::PassFragment);
     }
     let Some(transport) = Transport::read(packet, &network) else {
-        tables.count(Counter::PassProtocol);
-        return Verdict::Pass;
+        return untranslated(tables, is_service, Counter::PassProtocol);
     };
     let Some(work) = room.work() else {
         return Verdict::Pass;
     };
+    if !is_service && direct::is_no_concern(tables, &network, &transport, work) {
+        return Verdict::Pass;
+    }
     work.key.fill(
         (&network.src, &network.dst),
         (transport.sport, transport.dport),
@@ -66,8 +104,24 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
         Hook::INGRESS,
     );
     work.event = Event::new(Sender::Client, &transport, tables.now());
-    let step = decide(tables, work);
+    let step = decide(tables, work, seat);
+    if seat.is_port() && step == Step::REWRITE && steer(packet, tables, work).is_none() {
+        return drop(tables, Counter::DropRewrite);
+    }
     finish(packet, tables, work, &network.place(&transport), step)
+}
+
+/// Passes a packet that would be translated if it could be.
+#[inline(always)]
+fn untranslated<F: Family, T: Tables<F>>(
+    tables: &mut T,
+    is_service: bool,
+    reason: Counter,
+) -> Verdict {
+    if is_service {
+        tables.count(reason);
+    }
+    Verdict::Pass
 }
 
 /// Does with the packet what was decided: its destination may become another one.
@@ -99,24 +153,37 @@ pub(super) fn drop<F: Family, T: Tables<F>>(tables: &mut T, reason: Counter) -> 
 }
 
 #[inline(always)]
-fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let step = known(tables, work);
+fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, seat: Seat) -> Step {
+    let step = known(tables, work, seat);
     if step == Step::OPEN {
         return open(tables, work);
+    }
+    if step == Step::DIRECT {
+        return open_direct(tables, work);
     }
     step
 }
 
 /// What the flow table says of a packet.
 #[inline(always)]
-fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, seat: Seat) -> Step {
+    if seat.is_port() {
+        work.asks = false;
+    }
     let Some((tier, flow)) = find(tables, &work.key) else {
         return tables.part(Part::Miss, work);
     };
     work.change = destination_of(flow);
     let state = flow.state();
     if state.marks.kind() == Kind::UNSNAT {
+        if seat.is_port() {
+            // Out by the door it came in by, which is no bridge's way.
+            work.hop = Hop::ELSEWHERE;
+        }
         return Step::REWRITE;
+    }
+    if seat.is_port() {
+        work.hop = state.hop;
     }
     let is_quiet = is_quiet(tier, state, &work.event);
     if may_choose_again(tables, state, &work.event) {
@@ -130,6 +197,10 @@ fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
         };
     }
     if !is_quiet {
+        if seat.is_port() {
+            // As old as the noted time is what is known of the way.
+            work.asks = is_stale(work.event.is_tcp, state.last_seen, work.event.now);
+        }
         work.tier = tier;
         tables.part(Part::Note, work);
     }
@@ -144,16 +215,8 @@ fn may_choose_again<F: Family, T: Tables<F>>(tables: &T, flow: &FlowState, event
     }
     // UDP has no opening packet: a datagram leaves an endpoint that is gone, and a flow that was
     // idle for too long, at once.
-    !is_current(tables, flow)
-        || event.now.saturating_sub(flow.last_seen) > lifetime::udp(flow.marks.state())
-}
-
-/// Whether the flow's endpoint is still the one that it chose.
-#[inline(always)]
-fn is_current<F: Family, T: Tables<F>>(tables: &T, flow: &FlowState) -> bool {
-    tables
-        .endpoint(flow.endpoint)
-        .is_some_and(|endpoint| endpoint.generation() == flow.generation)
+    event.now.saturating_sub(flow.last_seen) > lifetime::udp(flow.marks.state())
+        || !is_current(tables, flow)
 }
 
 /// A known flow that may have to choose again: a TCP connection that is opened once more, or a
@@ -166,23 +229,26 @@ pub fn renew<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     let state = *flow.state();
     work.old.read_forward(&work.key, flow);
     work.change = work.old.towards_endpoint();
-    let frontend_key = work.frontend_key();
-    let Some(frontend) = tables.frontend(&frontend_key) else {
-        tables.count(Counter::PassNoFrontend);
-        return Step::PASS;
+    work.hop = work.old.hop;
+    work.asks = true;
+    let service = match tables.frontend(&work.frontend_key()) {
+        Some(frontend) => frontend.service,
+        // Of no service is what goes straight to an endpoint.
+        None if work.old.is_direct() => 0,
+        None => {
+            tables.count(Counter::PassNoFrontend);
+            return Step::PASS;
+        }
     };
-    // A SYN on a live connection is a retransmission, or somebody's forgery: it changes nothing.
-    // Only where nothing was answered yet may it leave an endpoint that is gone.
-    let is_waiting = work.tier == Tier::HalfOpen && !state.marks.state().any(State::REPLIED);
-    let keeps = work.event.is_tcp
-        && !lifetime::is_over(work.key.proto(), work.tier, &state, work.event.now)
-        && state.service == frontend.service
-        && (!is_waiting || is_current(tables, &state));
-    if keeps {
+    if !is_spent(tables, work.tier, &state, service, &work.event) {
         return Step::REWRITE;
     }
     work.replaces = true;
-    Step::OPEN
+    if service == 0 {
+        Step::DIRECT
+    } else {
+        Step::OPEN
+    }
 }
 
 /// A packet of no known flow.
@@ -192,12 +258,12 @@ pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     // A flow on its way between the tiers was in neither place when it was looked for.
     if let Some(flow) = tables.flow(Tier::Established, &work.key) {
         work.change = destination_of(flow);
+        work.hop = flow.state().hop;
         return Step::REWRITE;
     }
-    let frontend_key = work.frontend_key();
-    if tables.frontend(&frontend_key).is_none() {
-        tables.count(Counter::PassNoFrontend);
-        return Step::PASS;
+    work.replaces = false;
+    if tables.frontend(&work.frontend_key()).is_none() {
+        return no_frontend(tables, work);
     }
     if event.is_tcp && !event.flags.opens() {
         if tables.part(Part::RepairForward, work) == Step::REWRITE {
@@ -213,6 +279,42 @@ pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
         }
         tables.count(Counter::Loose);
     }
-    work.replaces = false;
+    if !event.is_tcp
+        && is_searched(tables, work)
+        && tables.part(Part::RepairForward, work) == Step::REWRITE
+    {
+        return Step::REWRITE;
+    }
     Step::OPEN
+}
+
+/// Whether a datagram of no known flow may belong to one that has lost its client's half.
+#[inline(always)]
+fn is_searched<F: Family, T: Tables<F>>(tables: &T, work: &Work<F>) -> bool {
+    let key = &work.key;
+    let trace = trace_of(
+        (key.src(), key.dst()),
+        (key.sport(), key.dport()),
+        key.proto(),
+    );
+    direct::is_fresh(tables.trace(trace), work.event.now, lifetime::UDP_REPLIED)
+}
+
+/// A packet for an address and port where there is no Service.
+#[inline(always)]
+fn no_frontend<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let key = &work.key;
+    if tables.may_be_endpoint(key.dst())
+        && tables.may_be_served(key.dst(), key.dport(), key.proto())
+    {
+        let is_middle = work.event.is_tcp && !work.event.flags.opens();
+        return if is_middle { Step::PASS } else { Step::DIRECT };
+    }
+    if tables.may_be_frontend(key.dst()) {
+        if tables.part(Part::RepairHairpin, work) == Step::REWRITE {
+            return Step::REWRITE;
+        }
+        tables.count(Counter::PassNoFrontend);
+    }
+    Step::PASS
 }

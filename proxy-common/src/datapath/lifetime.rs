@@ -38,11 +38,11 @@ pub fn is_over(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
     if proto == Proto::UDP {
         return age > udp(state);
     }
-    // Direct traffic is noted in the half-open tier, whatever it is.
-    let tier = if flow.marks.kind() == Kind::PASS {
-        Tier::Established
-    } else {
-        tier
+    // A note of direct traffic may stay in the half-open tier although the connection has begun.
+    let tier = match flow.marks.kind() {
+        Kind::PASS if state.any(State::REPLIED) => Tier::Established,
+        Kind::PASS => Tier::HalfOpen,
+        _ => tier,
     };
     state.is_closed() || age > tcp(tier, state)
 }
@@ -82,7 +82,7 @@ const fn tcp(tier: Tier, state: State) -> u32 {
     }
     match tier {
         Tier::Established => TCP_ESTABLISHED,
-        Tier::HalfOpen => TCP_OPENING,
+        Tier::HalfOpen | Tier::Renewal => TCP_OPENING,
     }
 }
 

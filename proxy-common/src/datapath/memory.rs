@@ -9,18 +9,17 @@ use bytemuck::Pod;
 mod packet;
 pub mod world;
 
-pub use packet::MemoryPacket;
+pub use packet::{Fib, MemoryPacket};
 
 use super::flow::Path;
-use super::repair::direct;
 use super::tables::{Insert, Past, Tables, Touch};
 use super::verdict::Step;
 use super::work::{self, Part, Room, Work};
-use crate::abi::bits::{WORDS, bit_of};
+use crate::abi::bits::{TRACES, WORDS, bit_of, socket_bit_of};
 use crate::abi::flow::{Flow, Marks};
-use crate::abi::{Counter, Family, Frontend, Kind, Settings, Slot, Tier, V4, V6};
+use crate::abi::{Counter, Device, Family, Frontend, Hop, Kind, Settings, Slot, Tier, V4, V6};
 use crate::lottery::{self, Random, XorShift};
-use crate::net::Port;
+use crate::net::{Port, Proto};
 
 /// The maps of one family.
 #[derive(Clone)]
@@ -65,6 +64,10 @@ pub struct MemoryTables {
     pub frontend_bits: Vec<u64>,
     /// Bitmap of endpoint addresses.
     pub endpoint_bits: Vec<u64>,
+    /// The devices.
+    pub devices: HashMap<u32, Device>,
+    /// When flows were last noted.
+    pub traces: Vec<u32>,
     /// The counters.
     pub counters: Vec<u64>,
     /// The settings.
@@ -84,6 +87,8 @@ impl MemoryTables {
             sets: Vec::new(),
             frontend_bits: vec![0; WORDS as usize],
             endpoint_bits: vec![0; WORDS as usize],
+            devices: HashMap::new(),
+            traces: vec![0; TRACES as usize],
             counters: vec![0; Counter::COUNT as usize],
             settings,
             random: XorShift(0x9e37_79b9_7f4a_7c15),
@@ -139,14 +144,14 @@ impl<F: Family> FamilyMaps<F> {
     pub const fn tier(&self, tier: Tier) -> &HashMap<F::FlowKey, F::Flow> {
         match tier {
             Tier::Established => &self.flows,
-            Tier::HalfOpen => &self.half_open,
+            Tier::HalfOpen | Tier::Renewal => &self.half_open,
         }
     }
 
     const fn tier_mut(&mut self, tier: Tier) -> &mut HashMap<F::FlowKey, F::Flow> {
         match tier {
             Tier::Established => &mut self.flows,
-            Tier::HalfOpen => &mut self.half_open,
+            Tier::HalfOpen | Tier::Renewal => &mut self.half_open,
         }
     }
 }
@@ -158,6 +163,20 @@ impl<F: Stored> Tables<F> for MemoryTables {
 
     fn may_be_endpoint(&self, addr: F::Addr) -> bool {
         Self::has_bit(&self.endpoint_bits, bit_of(addr))
+    }
+
+    fn may_be_served(&self, addr: F::Addr, port: Port, proto: Proto) -> bool {
+        Self::has_bit(&self.endpoint_bits, socket_bit_of(addr, port, proto))
+    }
+
+    fn trace(&self, index: u32) -> u32 {
+        self.traces.get(index as usize).copied().unwrap_or_default()
+    }
+
+    fn leave_trace(&mut self, index: u32, now: u32) {
+        if let Some(trace) = self.traces.get_mut(index as usize) {
+            *trace = now;
+        }
     }
 
     fn frontend(&self, key: &F::FrontendKey) -> Option<Frontend> {
@@ -183,22 +202,22 @@ impl<F: Stored> Tables<F> for MemoryTables {
     }
 
     fn half(&self, tier: Tier, path: &Path<F>, kind: Kind) -> Option<&F::Flow> {
-        F::maps(self).tier(tier).get(&path.key(kind))
+        F::maps(self).tier(tier).get(&path.key(tier, kind))
     }
 
     fn insert(&mut self, tier: Tier, path: &Path<F>, kind: Kind, past: Past) -> Insert {
         let map = F::maps_mut(self).tier_mut(tier);
-        insert_new(map, path.key(kind), path.half(kind, past))
+        insert_new(map, path.key(tier, kind), path.half(kind, past))
     }
 
     fn replace(&mut self, tier: Tier, path: &Path<F>, kind: Kind, past: Past) -> bool {
         let map = F::maps_mut(self).tier_mut(tier);
-        map.insert(path.key(kind), path.half(kind, past));
+        map.insert(path.key(tier, kind), path.half(kind, past));
         true
     }
 
     fn remove(&mut self, tier: Tier, path: &Path<F>, kind: Kind) {
-        Tables::<F>::remove_key(self, tier, &path.key(kind));
+        Tables::<F>::remove_key(self, tier, &path.key(tier, kind));
     }
 
     fn remove_key(&mut self, tier: Tier, key: &F::FlowKey) {
@@ -207,19 +226,16 @@ impl<F: Stored> Tables<F> for MemoryTables {
 
     fn touch(&mut self, tier: Tier, path: &Path<F>, kind: Kind, touch: Touch) -> bool {
         let map = F::maps_mut(self).tier_mut(tier);
-        apply(map.get_mut(&path.key(kind)), touch)
+        apply(map.get_mut(&path.key(tier, kind)), touch)
     }
 
-    fn insert_direct(&mut self, key: &F::FlowKey, now: u32) -> Insert {
-        insert_new(
-            &mut F::maps_mut(self).half_open,
-            *key,
-            direct::<F>(key, now),
-        )
+    fn set_hop(&mut self, tier: Tier, key: &F::FlowKey, hop: Hop) -> bool {
+        let found = F::maps_mut(self).tier_mut(tier).get_mut(key);
+        found.map(|flow| flow.state_mut().hop = hop).is_some()
     }
 
-    fn touch_direct(&mut self, tier: Tier, key: &F::FlowKey, touch: Touch) -> bool {
-        apply(F::maps_mut(self).tier_mut(tier).get_mut(key), touch)
+    fn device(&self, index: u32) -> Option<&Device> {
+        self.devices.get(&index)
     }
 
     fn part(&mut self, part: Part, work: &mut Work<F>) -> Step {

@@ -3,6 +3,7 @@
 //! Nothing is written on the hot path: only a new state bit, a noted time that has grown old, and
 //! the move to the established tier touch the maps, and then both halves.
 
+use super::direct::leave_trace;
 use super::header::Transport;
 use super::lifetime::{self, is_stale};
 use super::tables::{Insert, Past, Tables, Touch};
@@ -99,17 +100,19 @@ pub fn is_quiet(tier: Tier, flow: &FlowState, event: &Event) -> bool {
 /// Writes down what a packet changes in its flow, in both halves.
 #[inline(always)]
 pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let (tier, event) = (work.tier, work.event);
+    // By reference: copies would take stack at the deepest place there is.
+    let (tier, event) = (work.tier, &work.event);
     let Some(flow) = tables.flow(tier, &work.key) else {
         return Step::NONE;
     };
-    let state = *flow.state();
+    let state = flow.state();
+    let before = state.marks.state();
     match event.sender {
         Sender::Client => work.path.read_forward(&work.key, flow),
         Sender::Endpoint => work.path.read_reverse(&work.key, flow),
     }
-    let (set, clear) = event.bits(state.marks.state());
-    let after = State((state.marks.state().0 | set.0) & !clear.0);
+    let (set, clear) = event.bits(before);
+    let after = State((before.0 | set.0) & !clear.0);
     // The answer to the opening carries the number that the client must repeat.
     let answers = event.is_tcp
         && matches!(event.sender, Sender::Endpoint)
@@ -130,11 +133,13 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
         proof,
         now: event.now,
     };
-    let moves = tier == Tier::HalfOpen && is_proved(&state, &event);
+    // What ends stays where it is: the move would write again what the table has lost of it.
+    let moves = tier == Tier::HalfOpen && !after.is_closing() && is_proved(state, event);
     if !moves && set.0 | clear.0 == 0 && !is_stale(event.is_tcp, state.last_seen, event.now) {
         return Step::NONE;
     }
     work.moves = moves;
+    leave_trace(tables, work, moves || tier == Tier::Established);
     work.kind = Kind::DNAT;
     tables.part(Part::NoteHalf, work);
     work.kind = Kind::UNDNAT;
@@ -168,6 +173,14 @@ pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) ->
     // What the table has lost is written again, except of a flow at its end.
     if !found && !past.state.is_closing() {
         tables.insert(work.tier, path, kind, past);
+        // Or it was not lost, but moved up between the two looks.
+        if work.tier == Tier::HalfOpen
+            && tables
+                .half(Tier::Established, path, kind)
+                .is_some_and(|moved| path.is_half(kind, moved))
+        {
+            tables.remove(Tier::HalfOpen, path, kind);
+        }
     }
     Step::NONE
 }

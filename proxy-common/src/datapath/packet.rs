@@ -2,7 +2,31 @@
 
 use bytemuck::Pod;
 
-use crate::net::{Ip4, Ip6, Port};
+use crate::net::{Ip4, Ip6, Mac, Port, Proto};
+
+/// A way that is asked for: that of a packet which comes in by a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Route<A> {
+    /// Index of the device.
+    pub device: u32,
+    /// Source address.
+    pub src: A,
+    /// Destination address.
+    pub dst: A,
+    /// Transport protocol.
+    pub proto: Proto,
+}
+
+/// The answer to that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextHop {
+    /// The destination itself, by the very device that the packet came in by.
+    Neighbour(Mac),
+    /// The same, but the kernel does not know its MAC address at present.
+    Unresolved,
+    /// Another device, or a gateway, or nowhere.
+    Elsewhere,
+}
 
 /// A packet in a socket buffer, or in plain memory on the host.
 ///
@@ -16,6 +40,12 @@ pub trait Packet {
     fn has_vlan(&self) -> bool;
     /// Whether the frame is addressed to somebody else and only overheard.
     fn is_for_other_host(&self) -> bool;
+    /// Index of the device that the packet is at.
+    fn device(&self) -> u32;
+    /// Where the kernel would send a packet like this one next.
+    fn next_hop4(&mut self, route: &Route<Ip4>) -> NextHop;
+    /// The same for IPv6.
+    fn next_hop6(&mut self, route: &Route<Ip6>) -> NextHop;
     /// Makes the first `len` bytes readable, or as many as there are.
     fn ready(&mut self, len: usize);
     /// The `T` at `offset`, if all of it is there.

@@ -1,14 +1,18 @@
 //! Flows of which the table has lost one half, and traffic that is no flow of ours.
 
-use super::lifetime::{self, is_over};
-use super::open::{drawn, retire};
-use super::tables::{Past, Tables, Touch, find};
+use super::claim::retire;
+use super::direct::note_answer;
+use super::egress::is_remains;
+use super::flow::source_of;
+use super::lifetime::is_over;
+use super::open::{drawn, is_current};
+use super::tables::{Past, Tables, find};
 use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
-use crate::abi::flow::{Flow as _, FlowKey as _, Marks};
-use crate::abi::{Counter, Family, FlowState, Hook, Kind, State, Tier};
-use crate::net::tcp::Flags;
+use crate::abi::flow::{Flow as _, FlowKey as _};
+use crate::abi::{Counter, Family, FlowState, Hook, Hop, Kind, Tier};
+use crate::net::Proto;
 
 /// Services with more endpoints than this are not searched for a lost client's half.
 pub const MAX_PROBES: u32 = 64;
@@ -42,15 +46,13 @@ pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
         return Step::NONE;
     };
     let key = &work.key;
-    let reverse = F::FlowKey::new(
-        endpoint.addr(),
-        key.src(),
-        endpoint.port(),
-        key.sport(),
+    work.answer.fill(
+        (&endpoint.addr(), &key.src()),
+        (endpoint.port(), key.sport()),
         key.proto(),
         Hook::EGRESS,
     );
-    let Some((tier, flow)) = find(tables, &reverse) else {
+    let Some((tier, flow)) = find(tables, &work.answer) else {
         return Step::NONE;
     };
     let state = *flow.state();
@@ -58,15 +60,31 @@ pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
         && flow.new_src() == key.dst()
         && state.new_sport == key.dport()
         && state.new_dport == key.sport();
-    // A late FIN must not revive a dead flow.
-    if !is_ours || state.marks.state().is_closing() {
+    if !is_ours || !is_repairable(tables, key.proto(), tier, &state, work.event.now) {
         return Step::NONE;
     }
-    work.path.read_reverse(&reverse, flow);
+    work.path.read_reverse(&work.answer, flow);
     tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
     tables.count(Counter::Repaired);
     work.change = work.path.towards_endpoint();
+    work.hop = work.path.hop;
     Step::REWRITE
+}
+
+/// Whether a half is good to rebuild others from.
+#[inline(always)]
+fn is_repairable<F: Family, T: Tables<F>>(
+    tables: &T,
+    proto: Proto,
+    tier: Tier,
+    half: &FlowState,
+    now: u32,
+) -> bool {
+    // A late FIN must not revive a dead flow.
+    !half.marks.state().is_closing()
+        && !is_over(proto, tier, half, now)
+        // A datagram would leave an endpoint that is gone.
+        && (proto == Proto::TCP || is_current(tables, half))
 }
 
 /// What a half tells of its partner.
@@ -79,38 +97,32 @@ const fn past(half: &FlowState, now: u32) -> Past {
     }
 }
 
-/// The note that packets with this key are direct traffic.
-#[inline(always)]
-pub fn direct<F: Family>(key: &F::FlowKey, now: u32) -> F::Flow {
-    let state = FlowState {
-        new_sport: key.sport(),
-        new_dport: key.dport(),
-        service: 0,
-        endpoint: 0,
-        generation: 0,
-        last_seen: now,
-        proof: 0,
-        marks: Marks::new(Kind::PASS, State::NEW),
-        reserved: 0,
-    };
-    F::Flow::new(key.src(), key.dst(), state)
-}
-
-/// Rebuilds the endpoint's half of a flow from the client's, by way of the endpoint's frontends;
-/// whether there was one.
+/// An endpoint's packet that has no entry, or stands on the remains of another flow: rebuilds the
+/// endpoint's half of its flow from the client's, by way of the endpoint's frontends.
 ///
-/// An endpoint's packet that belongs to no flow is direct traffic. It is noted as such, so that
-/// only its first packet pays for the search. The note stays in the half-open tier, where it can
-/// push out nothing but openings.
+/// If there is none it is direct traffic, and noted as such.
 #[inline(always)]
 pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    // What is found here is over, or was found a moment too late and is retired by a client that
-    // enters it again.
-    if let Some((_, flow)) = find(tables, &work.key)
-        && flow.state().marks.kind() == Kind::UNDNAT
-    {
-        work.old.read_reverse(&work.key, flow);
-        retire(tables, &work.old);
+    // A flow on its way between the tiers was in neither place when it was looked for.
+    if let Some((tier, flow)) = find(tables, &work.key) {
+        let state = flow.state();
+        match state.marks.kind() {
+            Kind::PASS => return Step::PASS,
+            Kind::UNDNAT if is_remains(tier, state, &work.event) => {
+                work.old.read_reverse(&work.key, flow);
+                retire(tables, &work.old);
+            }
+            _ => {
+                work.change = source_of(flow);
+                return Step::REWRITE;
+            }
+        }
+    }
+    if work.key.src() == work.key.dst() {
+        let step = repair_way_out(tables, work);
+        if step != Step::NONE {
+            return step;
+        }
     }
     let key = &work.key;
     let endpoint = F::endpoint_key(key.src(), key.sport(), key.proto());
@@ -121,15 +133,9 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
             }
             break;
         };
-        let forward = F::FlowKey::new(
-            key.dst(),
-            vip,
-            key.dport(),
-            vip_port,
-            key.proto(),
-            Hook::INGRESS,
-        );
-        let Some((tier, flow)) = find(tables, &forward) else {
+        let (addrs, ports) = ((&key.dst(), &vip), (key.dport(), vip_port));
+        work.answer.fill(addrs, ports, key.proto(), Hook::INGRESS);
+        let Some((tier, flow)) = find(tables, &work.answer) else {
             continue;
         };
         let state = *flow.state();
@@ -137,44 +143,69 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
             && flow.new_dst() == key.src()
             && state.new_dport == key.sport()
             && state.new_sport == key.dport();
-        if !is_ours
-            || state.marks.state().is_closing()
-            || is_over(key.proto(), tier, &state, work.event.now)
-        {
+        if !is_ours || !is_repairable(tables, key.proto(), tier, &state, work.event.now) {
             continue;
         }
-        work.path.read_forward(&forward, flow);
+        work.path.read_forward(&work.answer, flow);
         tables.insert(tier, &work.path, Kind::UNDNAT, past(&state, work.event.now));
         tables.count(Counter::Repaired);
         work.change = work.path.towards_client();
         return Step::REWRITE;
     }
-    tables.insert_direct(key, work.event.now);
-    tables.count(Counter::Direct);
+    note_answer(tables, work);
     Step::PASS
 }
 
-/// Notes the time on direct traffic, and its end.
+/// A packet to itself on its way out, to which nothing says that it comes from a Service: the
+/// endpoint's half of its flow may.
 #[inline(always)]
-pub fn note_direct<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    tier: Tier,
-    work: &Work<F>,
-    last_seen: u32,
-) {
-    let event = work.event;
-    let ended = event.flags.any(Flags::FIN.with(Flags::RST));
-    // Another connection from the same port.
-    let begins = event.flags.any(Flags::SYN);
-    if !ended && !begins && !lifetime::is_stale(event.is_tcp, last_seen, event.now) {
-        return;
+fn repair_way_out<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let (src, dst) = (work.key.src(), work.key.dst());
+    let (sport, dport) = (work.key.sport(), work.key.dport());
+    work.answer
+        .fill((&dst, &src), (dport, sport), work.key.proto(), Hook::EGRESS);
+    repair_from_answer(tables, work, Kind::SNAT)
+}
+
+/// A packet that came in for a Service's address, but for no Service: it may be the answer of a
+/// client that reached itself.
+#[inline(always)]
+pub fn repair_hairpin<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let src = work.key.src();
+    let (sport, dport) = (work.key.sport(), work.key.dport());
+    work.answer
+        .fill((&src, &src), (sport, dport), work.key.proto(), Hook::EGRESS);
+    let vip = work.key.dst();
+    let is_its_vip = find(tables, &work.answer).is_some_and(|(_, flow)| flow.new_src() == vip);
+    if !is_its_vip {
+        return Step::NONE;
     }
-    let end = State::FIN_CLIENT.with(State::FIN_ENDPOINT);
-    let touch = Touch {
-        set: if ended { end } else { State::NEW },
-        clear: if begins { end } else { State::NEW },
-        proof: 0,
-        now: event.now,
+    repair_from_answer(tables, work, Kind::UNSNAT)
+}
+
+/// Rebuilds one of a hairpin's two halves more from the endpoint's, at `work.answer`.
+#[inline(always)]
+fn repair_from_answer<F: Family, T: Tables<F>>(
+    tables: &mut T,
+    work: &mut Work<F>,
+    kind: Kind,
+) -> Step {
+    let Some((tier, flow)) = find(tables, &work.answer) else {
+        return Step::NONE;
     };
-    tables.touch_direct(tier, &work.key, touch);
+    let state = *flow.state();
+    let now = work.event.now;
+    if state.marks.kind() != Kind::UNDNAT
+        || !state.marks.is_hairpin()
+        || !is_repairable(tables, work.key.proto(), tier, &state, now)
+    {
+        return Step::NONE;
+    }
+    work.path.read_reverse(&work.answer, flow);
+    tables.insert(tier, &work.path, kind, past(&state, now));
+    tables.count(Counter::Repaired);
+    work.change = work.path.outcome(kind);
+    // Out by the door it came in by, which is no bridge's way.
+    work.hop = Hop::ELSEWHERE;
+    Step::REWRITE
 }

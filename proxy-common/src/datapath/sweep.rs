@@ -22,7 +22,7 @@ pub const AT_ONCE: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Order {
-    /// 0: the established tier, 1: the half-open one.
+    /// The map that the keys are of: 0 the established one, 1 the half-open one.
     pub tier: u32,
 }
 
@@ -32,7 +32,7 @@ impl Order {
         Self {
             tier: match tier {
                 Tier::Established => 0,
-                Tier::HalfOpen => 1,
+                Tier::HalfOpen | Tier::Renewal => 1,
             },
         }
     }

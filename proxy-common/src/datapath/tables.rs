@@ -3,8 +3,8 @@
 use super::flow::Path;
 use super::verdict::Step;
 use super::work::{Part, Work};
-use crate::abi::{Counter, Family, Frontend, Kind, Slot, State, Tier};
-use crate::net::Port;
+use crate::abi::{Counter, Device, Family, Frontend, Hop, Kind, Slot, State, Tier};
+use crate::net::{Port, Proto};
 
 /// How an insertion of a new key ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,12 @@ pub trait Tables<F: Family> {
     fn may_be_frontend(&self, addr: F::Addr) -> bool;
     /// Whether packets from this address can be an endpoint's.
     fn may_be_endpoint(&self, addr: F::Addr) -> bool;
+    /// Whether an endpoint may listen there.
+    fn may_be_served(&self, addr: F::Addr, port: Port, proto: Proto) -> bool;
+    /// When a flow was last noted that leaves its trace at this index; 0 if never.
+    fn trace(&self, index: u32) -> u32;
+    /// Leaves such a trace.
+    fn leave_trace(&mut self, index: u32, now: u32);
     /// The frontend at this key.
     fn frontend(&self, key: &F::FrontendKey) -> Option<Frontend>;
     /// One slot of the set array.
@@ -70,10 +76,14 @@ pub trait Tables<F: Family> {
     fn remove_key(&mut self, tier: Tier, key: &F::FlowKey);
     /// Applies `touch` to one half of a flow, in place; `false` if there is no such half.
     fn touch(&mut self, tier: Tier, path: &Path<F>, kind: Kind, touch: Touch) -> bool;
-    /// Notes packets with this key as direct traffic, unless they are known.
-    fn insert_direct(&mut self, key: &F::FlowKey, now: u32) -> Insert;
-    /// Applies `touch` to noted direct traffic.
-    fn touch_direct(&mut self, tier: Tier, key: &F::FlowKey, touch: Touch) -> bool;
+
+    /// Notes the way to the endpoint in the client's half at `key`, in place; `false` if there is no
+    /// such half.
+    fn set_hop(&mut self, tier: Tier, key: &F::FlowKey, hop: Hop) -> bool;
+
+    /// A device that programs are attached to, by its index. The reference must not be used after
+    /// the map has changed.
+    fn device(&self, index: u32) -> Option<&Device>;
 
     /// Runs a slow part; see [`super::work`].
     fn part(&mut self, part: Part, work: &mut Work<F>) -> Step;

@@ -8,10 +8,13 @@ use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use super::memory::world::{World, client_addr, endpoint_addr, vip};
 use super::memory::{MemoryPacket, MemoryRoom, MemoryTables};
 use super::{Verdict, egress, ingress};
-use crate::abi::{Counter, Settings, Tier};
+use crate::abi::{Counter, EndpointFlags, FlowState, Kind, Settings, State, Tier};
 use crate::net::{Proto, eth};
 
+mod bridge;
+mod direct;
 mod hairpin;
+mod lost;
 mod open;
 mod remains;
 mod repair;
@@ -127,17 +130,31 @@ impl Node {
 
     /// Takes an endpoint away, as the controller does when its slot is given up.
     fn remove_endpoint(&mut self, addr: IpAddr) {
+        self.change_endpoint(addr, |generation, flags| {
+            *generation += 1;
+            *flags = EndpointFlags::NONE;
+        });
+    }
+
+    /// Has an endpoint keep what it has and get nothing new.
+    fn terminate(&mut self, addr: IpAddr) {
+        self.change_endpoint(addr, |_, flags| *flags = EndpointFlags::HELD);
+    }
+
+    fn change_endpoint(
+        &mut self,
+        addr: IpAddr,
+        mut change: impl FnMut(&mut u32, &mut EndpointFlags),
+    ) {
         let tables = self.tables();
-        for endpoint in tables.v4.endpoints.values_mut() {
-            if IpAddr::from(endpoint.addr) == addr {
-                endpoint.generation += 1;
-                endpoint.flags = crate::abi::EndpointFlags::NONE;
+        for own in tables.v4.endpoints.values_mut() {
+            if IpAddr::from(own.addr) == addr {
+                change(&mut own.generation, &mut own.flags);
             }
         }
-        for endpoint in tables.v6.endpoints.values_mut() {
-            if IpAddr::from(endpoint.addr) == addr {
-                endpoint.generation += 1;
-                endpoint.flags = crate::abi::EndpointFlags::NONE;
+        for own in tables.v6.endpoints.values_mut() {
+            if IpAddr::from(own.addr) == addr {
+                change(&mut own.generation, &mut own.flags);
             }
         }
     }
@@ -146,6 +163,46 @@ impl Node {
     fn halves(&mut self, tier: Tier) -> usize {
         let tables = self.tables();
         tables.v4.tier(tier).len() + tables.v6.tier(tier).len()
+    }
+
+    /// What all halves have in common, whatever their family.
+    fn states(&mut self) -> Vec<FlowState> {
+        let tables = self.tables();
+        let v4 = [&tables.v4.flows, &tables.v4.half_open];
+        let v6 = [&tables.v6.flows, &tables.v6.half_open];
+        let v4 = v4
+            .into_iter()
+            .flat_map(|map| map.values().map(|flow| flow.state));
+        let v6 = v6
+            .into_iter()
+            .flat_map(|map| map.values().map(|flow| flow.state));
+        v4.chain(v6).collect()
+    }
+
+    /// The kinds of all halves.
+    fn kinds(&mut self) -> Vec<Kind> {
+        let states = self.states().into_iter();
+        states.map(|state| state.marks.kind()).collect()
+    }
+
+    /// State and proof of the one half of a kind.
+    fn state_of(&mut self, kind: Kind) -> (State, u32) {
+        let states = self.states().into_iter();
+        let mut own = states.filter(|state| state.marks.kind() == kind);
+        let half = own.next().unwrap();
+        assert_eq!(None, own.next());
+        (half.marks.state(), half.proof)
+    }
+
+    /// Loses every half of a kind.
+    fn lose_kind(&mut self, kind: Kind) {
+        let tables = self.tables();
+        for map in [&mut tables.v4.flows, &mut tables.v4.half_open] {
+            map.retain(|_, flow| flow.state.marks.kind() != kind);
+        }
+        for map in [&mut tables.v6.flows, &mut tables.v6.half_open] {
+            map.retain(|_, flow| flow.state.marks.kind() != kind);
+        }
     }
 
     /// Loses every half at one hook, as a full table does.

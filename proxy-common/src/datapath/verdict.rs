@@ -32,16 +32,19 @@ impl Step {
     /// Somebody else's flow stands where this one would.
     pub const TAKEN: Self = Self(4);
 
+    /// It goes straight to an endpoint and opens a flow there.
+    pub const DIRECT: Self = Self(5);
+
     /// Drop it, for this reason.
     #[inline(always)]
     pub const fn drop(reason: Counter) -> Self {
-        Self(reason as u32 + 5)
+        Self(reason as u32 + 6)
     }
 
     /// The reason to drop, if this says so.
     #[inline(always)]
     pub const fn dropped(self) -> Option<Counter> {
-        Counter::from_index(self.0.wrapping_sub(5))
+        Counter::from_index(self.0.wrapping_sub(6))
     }
 
     /// The word, to be returned by a global function.

@@ -10,9 +10,9 @@ use super::note::{Event, Sender};
 use super::rewrite::Change;
 use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
-use super::{ingress, note, open, repair};
+use super::{claim, direct, ingress, note, open, repair};
 use crate::abi::flow::FlowKey as _;
-use crate::abi::{Family, Frontend, Kind, Tier};
+use crate::abi::{Family, Frontend, Hop, Kind, Tier};
 use crate::net::tcp::Flags;
 use bytemuck::Zeroable as _;
 
@@ -21,6 +21,8 @@ use bytemuck::Zeroable as _;
 pub struct Work<F: Family> {
     /// The packet's key.
     pub key: F::FlowKey,
+    /// The key of another half, from which the packet's may be rebuilt.
+    pub answer: F::FlowKey,
     /// Where its flow was found, if it was.
     pub tier: Tier,
     /// What of the packet matters.
@@ -35,6 +37,10 @@ pub struct Work<F: Family> {
     pub touch: Touch,
     /// What becomes of the packet.
     pub change: Change<F::Addr>,
+    /// Its way from a bridge port to the endpoint, as far as the flow knows it.
+    pub hop: Hop,
+    /// Whether the flow is to ask for that way anew.
+    pub asks: bool,
     /// The frontend whose endpoints are asked for a lost half.
     pub frontend: Frontend,
     /// Which of them is asked.
@@ -66,16 +72,22 @@ pub enum Part {
     RepairReply,
     /// The client's half is lost: [`repair::repair_forward`].
     RepairForward,
+    /// A hairpin's way back is lost: [`repair::repair_hairpin`].
+    RepairHairpin,
     /// One endpoint is asked for it: [`repair::probe`].
     Probe,
     /// The endpoint is drawn: [`open::choose`].
     Choose,
-    /// The endpoint's side is claimed: [`open::claim`].
+    /// The endpoint's side is claimed: [`claim::claim`].
     Claim,
-    /// One half of that: [`open::claim_half`].
+    /// One half of that: [`claim::claim_half`].
     ClaimHalf,
     /// The client's half is entered: [`open::enter`].
     Enter,
+    /// A packet goes straight to an endpoint: [`direct::direct`].
+    Direct,
+    /// An endpoint's packet changes the note of its direct flow: [`direct::note_direct`].
+    NoteDirect,
     /// One half takes down the flow's new state: [`note::note_half`].
     NoteHalf,
 }
@@ -89,11 +101,14 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::Note => note::note(tables, work),
         Part::RepairReply => repair::repair_reply(tables, work),
         Part::RepairForward => repair::repair_forward(tables, work),
+        Part::RepairHairpin => repair::repair_hairpin(tables, work),
         Part::Probe => repair::probe(tables, work),
         Part::Choose => open::choose(tables, work),
-        Part::Claim => open::claim(tables, work),
-        Part::ClaimHalf => open::claim_half(tables, work),
+        Part::Claim => claim::claim(tables, work),
+        Part::ClaimHalf => claim::claim_half(tables, work),
         Part::Enter => open::enter(tables, work),
+        Part::Direct => direct::direct(tables, work),
+        Part::NoteDirect => direct::note_direct(tables, work),
         Part::NoteHalf => note::note_half(tables, work),
     }
 }
@@ -109,6 +124,7 @@ impl<F: Family> Work<F> {
         };
         Self {
             key,
+            answer: key,
             tier: Tier::HalfOpen,
             event: Event {
                 sender: Sender::Client,
@@ -123,6 +139,8 @@ impl<F: Family> Work<F> {
             past: Past::default(),
             touch: Touch::default(),
             change,
+            hop: Hop::UNKNOWN,
+            asks: false,
             frontend: Frontend::zeroed(),
             index: 0,
             kind: Kind::DNAT,

@@ -20,12 +20,20 @@ pub struct Ip6([u32; 4]);
 pub trait Address: Pod + Eq + core::hash::Hash + fmt::Debug {
     /// The address folded into one word, for [`crate::abi::bits`].
     fn fold(self) -> u32;
+    /// The address with only those bits that `mask` has.
+    #[must_use]
+    fn masked(self, mask: Self) -> Self;
 }
 
 impl Address for Ip4 {
     #[inline(always)]
     fn fold(self) -> u32 {
         self.0
+    }
+
+    #[inline(always)]
+    fn masked(self, mask: Self) -> Self {
+        Self(self.0 & mask.0)
     }
 }
 
@@ -35,6 +43,17 @@ impl Address for Ip6 {
         let [a, b, c, d] = self.0;
         // Rotations keep prefixes that repeat in several words from cancelling out.
         a ^ b.rotate_left(7) ^ c.rotate_left(13) ^ d
+    }
+
+    #[inline(always)]
+    fn masked(self, mask: Self) -> Self {
+        let (own, mask) = (self.0, mask.0);
+        Self([
+            own[0] & mask[0],
+            own[1] & mask[1],
+            own[2] & mask[2],
+            own[3] & mask[3],
+        ])
     }
 }
 

@@ -14,6 +14,7 @@ use crate::dataplane::reader::now;
 use crate::dataplane::{Capacities, ReadError, Reader};
 use crate::manifests::Standing;
 use crate::model::{Family, ObjectName};
+use crate::netfilter;
 use crate::plan::{ServiceView, Summary};
 
 /// A question to the task that owns the plan and the tables.
@@ -86,6 +87,7 @@ pub(super) enum AnswerError {
 pub(super) struct Answers {
     pub(super) asks: mpsc::Sender<Ask>,
     pub(super) devices: watch::Receiver<Vec<api::Device>>,
+    pub(super) netfilter: watch::Receiver<netfilter::State>,
     pub(super) reader: Arc<Reader>,
     pub(super) facts: Arc<Facts>,
 }
@@ -94,11 +96,17 @@ impl Answers {
     pub(super) async fn status(&self, with_flows: bool) -> Result<api::Status, AnswerError> {
         let state = self.ask(Ask::State).await?;
         let (hz, reader) = (self.facts.hz, Arc::clone(&self.reader));
-        let (counters, flows) = blocking(move || {
+        let (counters, untranslated, flows) = blocking(move || {
             let flows = with_flows.then(|| reader.flows(now(hz))).transpose()?;
-            Ok((reader.counters()?, flows.map(|flows| flows.entries)))
+            let untranslated = netfilter::counts().ok();
+            let flows = flows.map(|flows| flows.entries);
+            Ok((reader.counters()?, untranslated, flows))
         })
         .await?;
+        let netfilter = self.netfilter.borrow().clone();
+        // While the table is being put right it has no counter, or a new one.
+        let untranslated = untranslated.map_or(0, |count| count.packets);
+        let untranslated = api::Counter::untranslated(untranslated.max(netfilter.dropped));
         let devices = devices(&self.devices.borrow());
         let is_sound = state.standing.problems.is_empty()
             && state
@@ -107,7 +115,8 @@ impl Answers {
                 .all(|(.., is_known_limit)| *is_known_limit)
             && state.refused == 0
             && devices.refused.is_empty()
-            && devices.impaired.is_empty();
+            && devices.impaired.is_empty()
+            && netfilter.trouble.is_none();
         Ok(api::Status {
             kind: Kind::new("Status"),
             healthy: is_sound,
@@ -124,13 +133,14 @@ impl Answers {
             maps: maps(&self.facts.capacities, &state, flows),
             tables: tables(state),
             devices,
+            netfilter: api::Netfilter {
+                cluster_ips: netfilter.cluster_ips,
+                trouble: netfilter.trouble,
+            },
             counters: counters
                 .into_iter()
-                .map(|(counter, value)| api::Counter {
-                    name: counter.name().to_owned(),
-                    meaning: counter.meaning().to_owned(),
-                    value,
-                })
+                .map(api::Counter::from)
+                .chain([untranslated])
                 .collect(),
         })
     }

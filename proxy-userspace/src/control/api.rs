@@ -4,7 +4,10 @@ mod device;
 
 pub use device::{Device, DeviceNotice, DeviceState, Devices};
 
+use proxy_common::abi;
 use serde::{Deserialize, Serialize};
+
+use crate::netfilter;
 
 /// Version of everything here.
 pub const API_VERSION: &str = "kube-lottery.io/v1";
@@ -62,6 +65,8 @@ pub struct Status {
     pub tables: Tables,
     /// The devices.
     pub devices: Devices,
+    /// The nftables tables.
+    pub netfilter: Netfilter,
     /// How full the maps are.
     pub maps: Vec<Map>,
     /// What happened to packets.
@@ -128,6 +133,16 @@ pub struct Notice {
     pub is_known_limit: bool,
 }
 
+/// How the nftables tables are, which drop packets to a `ClusterIP` that nobody translates.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Netfilter {
+    /// `ClusterIP`s for which the drop is in force.
+    pub cluster_ips: usize,
+    /// Why it is not in force for all of them.
+    pub trouble: Option<String>,
+}
+
 /// How full a map is.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -152,6 +167,27 @@ pub struct Counter {
     pub meaning: String,
     /// How often it happened.
     pub value: u64,
+}
+
+impl From<(abi::Counter, u64)> for Counter {
+    fn from((counter, value): (abi::Counter, u64)) -> Self {
+        Self {
+            name: counter.name().to_owned(),
+            meaning: counter.meaning().to_owned(),
+            value,
+        }
+    }
+}
+
+impl Counter {
+    /// The one that nftables keeps.
+    pub fn untranslated(value: u64) -> Self {
+        Self {
+            name: netfilter::DROP_UNTRANSLATED.to_owned(),
+            meaning: netfilter::MEANING.to_owned(),
+            value,
+        }
+    }
 }
 
 /// Several of a kind.

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
+use super::locals::Locals;
 use crate::control::{Ask, LastChange, TableState};
 use crate::dataplane::{Tables, apply};
 use crate::log::Bursts;
 use crate::manifests::{Standing, Update};
 use crate::model::{Change, Object, ObjectKey};
+use crate::netfilter::{ClusterIps, Netfilter};
 use crate::plan::{GRACE, Op, Outcome, Plan, Summary, Usage};
 
 /// How long to wait before refused operations are tried again.
@@ -26,6 +28,9 @@ pub(super) struct Objects {
     tables: Tables,
     node: Arc<str>,
     node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+    locals: Locals,
+    cluster_ips: ClusterIps,
+    netfilter: Netfilter,
     /// Operations that the kernel refused.
     refused: Vec<Op>,
     standing: Standing,
@@ -38,18 +43,26 @@ pub(super) struct Objects {
     start: Instant,
 }
 
+/// Who is told of what is declared.
+pub(super) struct Tell {
+    /// The addresses of this node's Node object.
+    pub(super) node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+    /// The addresses of the endpoints on this node.
+    pub(super) local_endpoints: watch::Sender<BTreeSet<IpAddr>>,
+    /// The keeper of the nftables tables.
+    pub(super) netfilter: Netfilter,
+}
+
 impl Objects {
-    pub(super) fn new(
-        plan: Plan,
-        tables: Tables,
-        node: Arc<str>,
-        node_addresses: watch::Sender<BTreeSet<IpAddr>>,
-    ) -> Self {
+    pub(super) fn new(plan: Plan, tables: Tables, node: Arc<str>, tell: Tell) -> Self {
         Self {
             plan,
             tables,
+            locals: Locals::new(Arc::clone(&node), tell.local_endpoints),
             node,
-            node_addresses,
+            node_addresses: tell.node_addresses,
+            cluster_ips: ClusterIps::default(),
+            netfilter: tell.netfilter,
             refused: Vec::new(),
             standing: Standing::default(),
             last_change: None,
@@ -160,23 +173,35 @@ impl Objects {
                 warn!(%problem, "manifest not used");
             }
         }
-        if update.changes.is_empty() && !(completes && self.plan.has_former()) {
-            return;
+        let cluster_ips = self.cluster_ips.note(&update.changes);
+        // Before they are served, so that no packet to them goes anywhere else in between.
+        self.netfilter.add(cluster_ips.added);
+        if !update.changes.is_empty() || (completes && self.plan.has_former()) {
+            self.follow(update.changes, completes);
         }
+        self.netfilter.remove(cluster_ips.gone);
+        if completes {
+            self.netfilter.complete();
+        }
+    }
+
+    /// Brings the tables to what is declared now.
+    fn follow(&mut self, changes: Vec<Change>, completes: bool) {
         // Steady changes must not keep what was refused from being tried again.
         if !self.refused.is_empty() {
             self.retry();
         }
         let began = Instant::now();
-        for change in &update.changes {
+        for change in &changes {
             self.note_node(change);
+            self.locals.note(change);
         }
-        let changes = update.changes.len();
+        let count = changes.len();
         let now = self.start.elapsed();
         let outcome = if completes {
-            self.plan.complete(update.changes, now)
+            self.plan.complete(changes, now)
         } else {
-            self.plan.update(update.changes, now)
+            self.plan.update(changes, now)
         };
         if outcome.retired > 0 {
             info!(
@@ -190,12 +215,12 @@ impl Objects {
         self.last_change = Some(LastChange {
             at: Instant::now(),
             took,
-            objects: changes,
+            objects: count,
             operations,
         });
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         if self.bursts.admit(PROGRAMMED, self.start.elapsed()) {
-            info!(changes, operations, micros, "programmed");
+            info!(changes = count, operations, micros, "programmed");
         }
     }
 

@@ -15,11 +15,13 @@ use std::fmt;
 use std::io;
 
 use aya::Ebpf;
+use aya::maps::MapError;
 use aya::programs::{ProgramError, SchedClassifier};
 use rustix::io::Errno;
 use thiserror::Error;
 use tracing::info;
 
+use super::devices::Devices;
 use super::pins::{PinError, Place};
 use super::syscall::link::{self, Direction};
 use crate::node::Device;
@@ -34,6 +36,7 @@ use tcx::Tcx;
 #[derive(Debug)]
 pub struct Programs {
     ebpf: Ebpf,
+    devices: Devices,
     mode: Mode,
     tcx: Tcx,
     clsact: Clsact,
@@ -125,6 +128,14 @@ pub enum AttachError {
         /// Why.
         source: io::Error,
     },
+    /// The programs cannot be told of the device.
+    #[error("cannot enter {device} in map DEVICES")]
+    Unknown {
+        /// The device.
+        device: String,
+        /// Why.
+        source: MapError,
+    },
     /// A pin is in the way.
     #[error(transparent)]
     Pin(#[from] PinError),
@@ -153,7 +164,12 @@ impl AttachError {
 }
 
 impl Programs {
-    pub(super) fn new(ebpf: Ebpf, place: Option<Place>, attach: AttachMode) -> io::Result<Self> {
+    pub(super) fn new(
+        ebpf: Ebpf,
+        devices: Devices,
+        place: Option<Place>,
+        attach: AttachMode,
+    ) -> io::Result<Self> {
         let mode = match attach {
             AttachMode::Only(mode) => mode,
             AttachMode::Auto if link::is_supported() => Mode::Tcx,
@@ -164,6 +180,7 @@ impl Programs {
         };
         Ok(Self {
             ebpf,
+            devices,
             mode,
             tcx: Tcx::new(place.clone()),
             clsact: Clsact::new(place)?,
@@ -187,6 +204,12 @@ impl Programs {
             return Err(AttachError::Agent { agent, program });
         }
         let (ingress, egress) = programs(device);
+        self.devices
+            .set(device)
+            .map_err(|source| AttachError::Unknown {
+                device: device.name.clone(),
+                source,
+            })?;
         // Egress first: a reply must never meet a device that translates requests only.
         let attached = self
             .attach_one(device, egress, Direction::Egress)
@@ -225,6 +248,7 @@ impl Programs {
     /// Detaches from a device; nothing happens where nothing is attached. It works as well where
     /// the device has been moved to another network namespace and the program along with it.
     pub fn detach(&mut self, index: u32) {
+        self.devices.remove(index);
         self.hidden.forget(&mut self.ebpf, index);
         self.patience.forget(|(device, _)| *device == index);
         self.tcx.detach(index);

@@ -13,6 +13,7 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use super::attach::{AttachMode, Programs};
+use super::devices::Devices;
 use super::former::{Former, copy_flows, pin_maps};
 use super::maps::memory;
 use super::pins::{PinError, Place};
@@ -26,7 +27,14 @@ use crate::plan::Floors;
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/proxy-ebpf"));
 
 /// The programs of the object.
-const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
+pub const PROGRAMS: [&str; 6] = [
+    "tc_in",
+    "tc_eg",
+    "tc_in_l3",
+    "tc_eg_l3",
+    "tc_in_port",
+    "tc_in_uplink_port",
+];
 
 /// How much the programs log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -229,6 +237,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     former.copy(&ebpf)?;
     let maps = former.fresh(&ebpf)?;
     let reader = Reader::of(&ebpf)?;
+    let devices = Devices::take(&mut ebpf)?;
     let sweeper = Sweeper::of(&ebpf)?;
     let mut tables = Tables::take(&mut ebpf)?;
     if !former.adopted().contains(&"META") {
@@ -247,7 +256,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
         reader,
         sweeper,
         tables,
-        programs: Programs::new(ebpf, options.place.clone(), options.attach)
+        programs: Programs::new(ebpf, devices, options.place.clone(), options.attach)
             .map_err(LoadError::Filters)?,
         logger,
         memory,

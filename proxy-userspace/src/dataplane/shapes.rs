@@ -73,6 +73,7 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
         array::<Slot>("SETS", Group::Tables, 0),
         array::<u64>("VIP_BITS", Group::Tables, bits::WORDS),
         array::<u64>("ENDPOINT_BITS", Group::Tables, bits::WORDS),
+        array::<u32>("TRACES", Group::Flows, bits::TRACES),
         array::<u64>("PICKS4", Group::Tables, 0),
         array::<u64>("PICKS6", Group::Tables, 0),
         Shape {
@@ -152,7 +153,7 @@ mod tests {
     fn every_map_has_a_name_of_its_own_and_room() {
         let all = shapes(&Capacities::default());
         let names: std::collections::HashSet<_> = all.iter().map(|shape| shape.name).collect();
-        assert_eq!(17, names.len());
+        assert_eq!(18, names.len());
         assert!(all.iter().all(|shape| shape.entries > 0), "{all:?}");
     }
 }

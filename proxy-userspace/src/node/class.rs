@@ -50,14 +50,6 @@ pub enum Class {
     UplinkPort,
 }
 
-impl Class {
-    /// Whether such devices are attached to. Bridge ports are not: on a bridge a reply may pass
-    /// the client's port without passing the stack.
-    pub const fn is_served(self) -> bool {
-        matches!(self, Self::Pod | Self::Uplink)
-    }
-}
-
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -84,8 +76,6 @@ pub enum Reason {
     Unknown,
     /// Its packets start with something that is not known.
     Header,
-    /// Its class is not served.
-    Unserved,
 }
 
 impl fmt::Display for Reason {
@@ -97,7 +87,6 @@ impl fmt::Display for Reason {
             Self::SeenAtPorts => "its ports are what counts",
             Self::Unknown => "this kind of device is not known",
             Self::Header => "what its packets start with is not known",
-            Self::Unserved => "bridge ports are not served",
         })
     }
 }

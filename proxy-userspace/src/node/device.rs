@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::bridge::Bridge;
 use super::class::{Class, Framing, Reason, Verdict, classify};
-use super::links::{Link, Links};
+use super::links::Links;
 
 /// A device to attach to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Device {
     pub class: Class,
     /// Tells it from a device that had its index before.
     pub incarnation: u64,
+    /// The bridge that it is a port of.
+    pub bridge: Option<Bridge>,
 }
 
 /// A device to leave alone.
@@ -32,8 +35,6 @@ pub struct Bystander {
     pub name: String,
     /// What its driver calls itself; real hardware says nothing.
     pub kind: Option<String>,
-    /// Where its packets come from, if that is known.
-    pub class: Option<Class>,
     /// Why.
     pub reason: Reason,
 }
@@ -52,36 +53,31 @@ impl Devices {
     pub fn sort(links: &Links, node: &BTreeSet<IpAddr>) -> Self {
         let mut devices = Self::default();
         for link in links.iter() {
-            devices.add(link, classify(link, links, node));
+            let (index, name, kind) = (link.index, link.name.clone(), link.kind.clone());
+            match classify(link, links, node) {
+                Verdict::Takes(class, framing) => {
+                    let device = Device {
+                        index,
+                        name,
+                        kind,
+                        framing,
+                        class,
+                        incarnation: link.incarnation,
+                        bridge: Bridge::of(link, links),
+                    };
+                    devices.wanted.insert(index, device);
+                }
+                Verdict::Skip(reason) => {
+                    let other = Bystander {
+                        index,
+                        name,
+                        kind,
+                        reason,
+                    };
+                    devices.others.insert(index, other);
+                }
+            }
         }
         devices
-    }
-
-    fn add(&mut self, link: &Link, verdict: Verdict) {
-        let (index, name, kind) = (link.index, link.name.clone(), link.kind.clone());
-        let (class, reason) = match verdict {
-            Verdict::Takes(class, framing) if class.is_served() => {
-                let device = Device {
-                    index,
-                    name,
-                    kind,
-                    framing,
-                    class,
-                    incarnation: link.incarnation,
-                };
-                self.wanted.insert(index, device);
-                return;
-            }
-            Verdict::Takes(class, _) => (Some(class), Reason::Unserved),
-            Verdict::Skip(reason) => (None, reason),
-        };
-        let other = Bystander {
-            index,
-            name,
-            kind,
-            class,
-            reason,
-        };
-        self.others.insert(index, other);
     }
 }

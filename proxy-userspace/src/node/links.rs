@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
@@ -27,7 +28,9 @@ pub struct Link {
     pub master: Option<u32>,
     /// Index of the device that it is paired with, or built on, in that one's namespace.
     pub lower: Option<u32>,
-    /// Whether that is another network namespace.
+    /// Its MAC address, if it has one of that length.
+    pub mac: Option<[u8; 6]>,
+    /// Whether what it is paired with, or built on, is in another network namespace.
     pub is_paired_elsewhere: bool,
     /// Whether it is switched on.
     pub is_up: bool,
@@ -41,6 +44,7 @@ pub struct Link {
 pub struct Links {
     by_index: BTreeMap<u32, Link>,
     addresses: HashMap<u32, HashSet<IpAddr>>,
+    networks: HashMap<u32, HashSet<IpNet>>,
     routes: DefaultRoutes,
     appeared: u64,
 }
@@ -59,6 +63,11 @@ impl Links {
     /// The addresses of a device.
     pub fn addresses(&self, index: u32) -> impl Iterator<Item = &IpAddr> {
         self.addresses.get(&index).into_iter().flatten()
+    }
+
+    /// The addresses of a device that come with a network, with the length of its prefix.
+    pub fn networks(&self, index: u32) -> impl Iterator<Item = &IpNet> {
+        self.networks.get(&index).into_iter().flatten()
     }
 
     /// Whether a default route leads out of a device.
@@ -100,6 +109,7 @@ impl Links {
         let index = message.header.index;
         self.by_index.remove(&index);
         self.addresses.remove(&index);
+        self.networks.remove(&index);
         self.routes.device_gone(index);
     }
 
@@ -111,11 +121,18 @@ impl Links {
                 .or_default()
                 .insert(addr);
         }
+        if let Some(network) = network(message) {
+            let known = self.networks.entry(message.header.index).or_default();
+            known.insert(network);
+        }
     }
 
     /// A device has an address no more.
     pub fn address_gone(&mut self, message: &AddressMessage) {
         let index = message.header.index;
+        if let (Some(known), Some(network)) = (self.networks.get_mut(&index), network(message)) {
+            known.remove(&network);
+        }
         let (Some(known), Some(addr)) = (self.addresses.get_mut(&index), address(message)) else {
             return;
         };
@@ -172,6 +189,7 @@ fn link(message: &LinkMessage) -> Option<Link> {
                 link.master = Some(*master).filter(|index| *index != 0);
             }
             LinkAttribute::Link(lower) => link.lower = Some(*lower).filter(|index| *index != 0),
+            LinkAttribute::Address(bytes) => link.mac = bytes.as_slice().try_into().ok(),
             LinkAttribute::LinkNetNsId(_) => link.is_paired_elsewhere = true,
             LinkAttribute::LinkInfo(infos) => {
                 link.kind = infos.iter().find_map(|info| match info {
@@ -203,6 +221,19 @@ fn address(message: &AddressMessage) -> Option<IpAddr> {
                 _ => None,
             })
     })
+}
+
+/// The device's own address with its network; of a pair of addresses the network is the other end's.
+fn network(message: &AddressMessage) -> Option<IpNet> {
+    let own = address(message)?;
+    let is_pair = message
+        .attributes
+        .iter()
+        .any(|attribute| matches!(attribute, AddressAttribute::Address(addr) if *addr != own));
+    if is_pair {
+        return None;
+    }
+    IpNet::new(own, message.header.prefix_len).ok()
 }
 
 #[cfg(test)]

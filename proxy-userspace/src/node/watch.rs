@@ -124,7 +124,7 @@ impl Session {
 }
 
 /// Ends a task along with the one that started it.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
+pub(super) struct AbortOnDrop(pub(super) tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -205,9 +205,6 @@ fn say(links: &Links, devices: &Devices, said: &mut HashMap<u64, String>) {
                         reason = text,
                         "device left alone"
                     );
-                }
-                Some(Reason::Unserved) => {
-                    info!(device, kind, reason = text, "device left alone");
                 }
                 Some(_) => debug!(device, kind, reason = text, "device left alone"),
             }

@@ -1,4 +1,4 @@
-//! The two address bitmaps.
+//! The two bitmaps.
 //!
 //! Bits are set before a set that needs them is switched in. They are never cleared: a flow that is
 //! still open may need them for as long as it lives. A restart goes on with those it finds.
@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use proxy_common::abi::{bit_of, bits::WORDS};
-use proxy_common::net::{Ip4, Ip6};
+use proxy_common::abi::bits::{WORDS, bit_of, socket_bit_of};
+use proxy_common::net::{Ip4, Ip6, Port};
 
-use super::op::{Bitmap, Op};
+use super::op::{Bitmap, Op, Socket};
 
 #[derive(Debug)]
 pub(super) struct Bits {
@@ -34,11 +34,25 @@ impl Bits {
         }
     }
 
+    /// Sets the bit of an address.
     pub(super) fn set(&mut self, addr: IpAddr) {
-        let (word, mask) = match addr {
+        self.set_bit(match addr {
             IpAddr::V4(v4) => bit_of(Ip4::from(v4)),
             IpAddr::V6(v6) => bit_of(Ip6::from(v6)),
-        };
+        });
+    }
+
+    /// Sets the bits of an endpoint: its address's, and that of the whole.
+    pub(super) fn set_socket(&mut self, at: Socket) {
+        self.set(at.addr);
+        let port = Port::new(at.port);
+        self.set_bit(match at.addr {
+            IpAddr::V4(v4) => socket_bit_of(Ip4::from(v4), port, at.proto),
+            IpAddr::V6(v6) => socket_bit_of(Ip6::from(v6), port, at.proto),
+        });
+    }
+
+    fn set_bit(&mut self, (word, mask): (u32, u64)) {
         if let Some(value) = self.words.get_mut(word as usize)
             && *value & mask == 0
         {

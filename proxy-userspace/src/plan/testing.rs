@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use proxy_common::abi::{EndpointFlags, Frontend, Slot, bit_of, bits::WORDS};
-use proxy_common::net::{Ip4, Ip6};
+use proxy_common::abi::bits::{WORDS, bit_of, socket_bit_of};
+use proxy_common::abi::{EndpointFlags, Frontend, Slot};
+use proxy_common::net::{Ip4, Ip6, Port};
 
 use super::{Bitmap, Op, Record, Snapshot, Socket};
 use crate::model::{
@@ -196,10 +197,24 @@ impl Tables {
     }
 
     pub(super) fn has_bit(&self, bitmap: Bitmap, addr: IpAddr) -> bool {
-        let (word, mask) = match addr {
+        let bit = match addr {
             IpAddr::V4(v4) => bit_of(Ip4::from(v4)),
             IpAddr::V6(v6) => bit_of(Ip6::from(v6)),
         };
+        self.is_set(bitmap, bit)
+    }
+
+    /// Whether both bits of an endpoint are set.
+    pub(super) fn has_socket_bits(&self, at: Socket) -> bool {
+        let port = Port::new(at.port);
+        let bit = match at.addr {
+            IpAddr::V4(v4) => socket_bit_of(Ip4::from(v4), port, at.proto),
+            IpAddr::V6(v6) => socket_bit_of(Ip6::from(v6), port, at.proto),
+        };
+        self.has_bit(Bitmap::Endpoints, at.addr) && self.is_set(Bitmap::Endpoints, bit)
+    }
+
+    fn is_set(&self, bitmap: Bitmap, (word, mask): (u32, u64)) -> bool {
         self.bits
             .get(&(bitmap, word))
             .is_some_and(|value| value & mask != 0)

@@ -127,16 +127,12 @@ fn a_service_needs_no_particular_order_of_objects() {
                 .tables
                 .has_bit(Bitmap::Frontends, "10.96.0.1".parse().unwrap())
         );
-        assert!(
-            world
-                .tables
-                .has_bit(Bitmap::Endpoints, "10.1.0.1".parse().unwrap())
-        );
         let reverse = Socket {
             addr: "10.1.0.1".parse().unwrap(),
             port: 8080,
             proto: Proto::TCP,
         };
+        assert!(world.tables.has_socket_bits(reverse));
         assert_eq!(
             ("10.96.0.1".parse().unwrap(), 80),
             world.tables.reverse[&reverse][0]

@@ -1,34 +1,13 @@
 //! What the programs need from whoever loads them.
 
-use std::thread;
-
 use proxy_common::abi::Settings;
 use proxy_common::net::Proto;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use rustix::thread::CapabilitySet;
 
 use super::is_root;
 use super::object::{MOVING, Object};
+use super::privilege::{SHIPPED, with_only};
 use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
-
-/// What a `DaemonSet` grants, and nothing else.
-const SHIPPED: CapabilitySet = CapabilitySet::BPF
-    .union(CapabilitySet::NET_ADMIN)
-    .union(CapabilitySet::PERFMON);
-
-/// Runs `f` on a thread that holds these capabilities only.
-fn with_only(set: CapabilitySet, f: impl FnOnce() + Send + 'static) -> thread::Result<()> {
-    thread::spawn(move || {
-        let sets = CapabilitySets {
-            effective: set,
-            permitted: set,
-            inheritable: CapabilitySet::empty(),
-        };
-        set_capabilities(None, sets).unwrap();
-        assert_eq!(set, capabilities(None).unwrap().effective);
-        f();
-    })
-    .join()
-}
 
 #[test]
 fn every_program_loads_and_runs_with_the_shipped_capabilities_at_the_highest_limit() {
@@ -41,7 +20,7 @@ fn every_program_loads_and_runs_with_the_shipped_capabilities_at_the_highest_lim
         let mut world = World::new(settings);
         let endpoints: Vec<_> = (1..=20).map(|id| (endpoint_addr(false, id), 80)).collect();
         world.service((vip(false, 1), 80), Proto::TCP, &endpoints);
-        let mut object = Object::load(settings);
+        let mut object = Object::load_all(settings);
         object.load_programs(&MOVING);
         object.write(&world.tables);
         object.run("tc_in", &[0; 64]).unwrap();

@@ -1,15 +1,11 @@
-//! What the programs cost: figures for people, not assertions, since a shared machine's clock
-//! proves nothing.
+//! How large the programs are at most: with every log statement and the longest cascade. What they
+//! cost as they are shipped is measured by the benchmark.
 
-use std::net::IpAddr;
-
-use etherparse::PacketBuilder;
+use aya::util::KernelVersion;
 use proxy_common::abi::Settings;
-use proxy_common::net::Proto;
 
 use super::is_root;
 use super::object::{Object, PROGRAMS};
-use proxy_common::datapath::memory::world::{World, client_addr, vip};
 
 #[test]
 fn every_program_loads_and_its_size_is_printed() {
@@ -18,7 +14,7 @@ fn every_program_loads_and_its_size_is_printed() {
     }
     let mut settings = Settings::with_hz(250);
     settings.cascade_limit = Settings::MAX_CASCADE_LIMIT;
-    let object = Object::load(settings);
+    let object = Object::load_all(settings);
     for name in PROGRAMS {
         let info = object.program(name).info().unwrap();
         let verified = info.verified_instruction_count().unwrap_or_default();
@@ -27,74 +23,10 @@ fn every_program_loads_and_its_size_is_printed() {
             info.size_translated().unwrap_or_default(),
             info.size_jitted(),
         );
+        // Told since 5.16.
+        let is_told = KernelVersion::current().unwrap() >= KernelVersion::new(5, 16, 0);
         // A third of the verifier's limit: room for what is to come.
-        assert!((1..333_000).contains(&verified), "{name}: {verified}");
-    }
-}
-
-/// A TCP segment between two peers.
-fn segment(src: (IpAddr, u16), dst: (IpAddr, u16), flags: &str, ack: u32) -> Vec<u8> {
-    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 9], [0; 6]);
-    let builder = match (src.0, dst.0) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => builder.ipv4(src.octets(), dst.octets(), 64),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => builder.ipv6(src.octets(), dst.octets(), 64),
-        _ => unreachable!("both addresses are of one family"),
-    };
-    let mut tcp = builder.tcp(src.1, dst.1, 1000, 64_000);
-    if flags.contains('S') {
-        tcp = tcp.syn();
-    }
-    if flags.contains('A') {
-        tcp = tcp.ack(ack);
-    }
-    let mut bytes = Vec::new();
-    tcp.write(&mut bytes, &[0; 32]).unwrap();
-    bytes
-}
-
-/// The best of a few timings: whatever else the machine does only adds.
-fn best(object: &Object, name: &str, packet: &[u8]) -> f64 {
-    (0..7)
-        .map(|_| object.time(name, packet, 300_000))
-        .fold(f64::INFINITY, f64::min)
-}
-
-#[test]
-fn the_cost_of_known_flows_and_of_packets_of_no_service_is_printed() {
-    if !is_root() {
-        return;
-    }
-    for is_v6 in [false, true] {
-        // Two Services that lead to each other's port: the packet that a run leaves behind is the
-        // next run's packet of the other flow, so that repeated runs measure known flows.
-        let mut world = World::new(Settings::with_hz(250));
-        let (client, addr) = ((client_addr(is_v6, 1), 40_000), vip(is_v6, 1));
-        world.service((addr, 80), Proto::TCP, &[(addr, 8080)]);
-        world.service((addr, 8080), Proto::TCP, &[(addr, 80)]);
-        let mut object = Object::load(world.tables.settings);
-        object.write(&world.tables);
-        for (door, endpoint) in [(80, 8080), (8080, 80)] {
-            for (program, packet) in [
-                ("tc_in", segment(client, (addr, door), "S", 0)),
-                ("tc_eg", segment((addr, endpoint), client, "SA", 1001)),
-                ("tc_in", segment(client, (addr, door), "A", 1001)),
-            ] {
-                let run = object.run(program, &packet).unwrap();
-                assert_ne!(packet, run.bytes, "{program} translates");
-            }
-        }
-        let other = (vip(is_v6, 240), 80);
-        let known_in = segment(client, (addr, 80), "A", 1001);
-        let known_eg = segment((addr, 8080), client, "A", 1001);
-        let foreign = segment(client, other, "A", 1);
-        let empty = best(&object, "noop", &foreign);
-        println!(
-            "IPv{}: net of the empty program's {empty} ns: known flow {} ns in, {} ns out; no service {} ns in, {} ns out",
-            if is_v6 { 6 } else { 4 },
-            best(&object, "tc_in", &known_in) - empty,
-            best(&object, "tc_eg", &known_eg) - empty,
-            best(&object, "tc_in", &foreign) - empty,
-            best(&object, "tc_eg", &foreign) - empty,
-        );
+        let sane = u32::from(is_told)..333_000;
+        assert!(sane.contains(&verified), "{name}: {verified}");
     }
 }

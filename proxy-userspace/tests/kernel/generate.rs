@@ -61,7 +61,7 @@ impl Packets {
             0 => endpoint_addr(is_v6, 1 + self.below(ENDPOINTS)),
             _ => client_addr(is_v6, 1 + self.below(CLIENTS)),
         };
-        match self.below(10) {
+        match self.below(12) {
             0..5 => (
                 (client, client_port),
                 (vip(is_v6, 1 + self.below(VIPS)), vip_port),
@@ -74,6 +74,15 @@ impl Packets {
                 ),
                 (client, reply_port),
                 "tc_eg",
+            ),
+            // Without a Service, now and then from a port that one goes through as well.
+            9 | 10 => (
+                (client, client_port),
+                (
+                    endpoint_addr(is_v6, 1 + self.below(ENDPOINTS)),
+                    endpoint_port,
+                ),
+                "tc_in",
             ),
             // The way back of a hairpin, and its way out.
             8 if self.below(2) == 0 => (

@@ -6,18 +6,18 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::load::OBJECT;
-use kube_lottery::dataplane::{Plain, Sweeper};
+use kube_lottery::dataplane::{LogLevel, Plain, Sweeper};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 
-/// The four classifiers.
-pub(super) const PROGRAMS: [&str; 4] = ["tc_in", "tc_eg", "tc_in_l3", "tc_eg_l3"];
+pub(super) use kube_lottery::dataplane::load::PROGRAMS;
 
 /// Those that are loaded when something moves or is looked into.
-pub(super) const MOVING: [&str; 6] = [
+pub(super) const MOVING: [&str; 8] = [
     "tc_in_once",
+    "tc_in_port_once",
+    "tc_in_uplink_port_once",
     "tc_eg_once",
     "tc_in_l3_once",
     "tc_eg_l3_once",
@@ -28,7 +28,13 @@ pub(super) const MOVING: [&str; 6] = [
 /// A loaded object.
 pub(super) struct Object {
     ebpf: Ebpf,
+    /// Index of the device that packets come in by, if it is not the loopback device.
+    pub(super) device: Option<u32>,
 }
+
+/// Size of a `struct __sk_buff`, and the offset of its field `ifindex`, in bytes.
+const CONTEXT: usize = 192;
+const IFINDEX: usize = 40;
 
 /// What a run of a program did.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,27 +44,31 @@ pub(super) struct Run {
 }
 
 impl Object {
-    /// Loads every program with these settings.
-    pub(super) fn load(settings: Settings) -> Self {
+    /// Loads these `programs` of an object, with flow maps for so many `flows`.
+    pub(super) fn load_with(
+        object: &[u8],
+        settings: Settings,
+        log: LogLevel,
+        flows: u32,
+        programs: &[&str],
+    ) -> Self {
         let settings = Plain(settings);
+        let log = log as u8;
         let mut loader = EbpfLoader::new();
-        loader.override_global("SETTINGS", &settings, true);
-        for (map, entries) in [
-            ("FLOWS4", 1 << 20),
-            ("FLOWS6", 1 << 20),
-            ("HALF4", 1 << 20),
-            ("HALF6", 1 << 20),
-        ] {
-            loader.map_max_entries(map, entries);
+        loader
+            .override_global("SETTINGS", &settings, true)
+            .override_global(aya_log::LEVEL, &log, false);
+        for map in ["FLOWS4", "FLOWS6", "HALF4", "HALF6"] {
+            loader.map_max_entries(map, flows);
         }
-        let mut ebpf = loader.load(OBJECT).unwrap();
-        for name in PROGRAMS.into_iter().chain(["noop", "sweeper"]) {
+        let mut ebpf = loader.load(object).unwrap();
+        for name in programs {
             let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
             if let Err(error) = program.load() {
                 panic!("{name}: {error:#?}");
             }
         }
-        Self { ebpf }
+        Self { ebpf, device: None }
     }
 
     /// What removes flows that are over.
@@ -87,6 +97,8 @@ impl Object {
         let mut options = TestRunOptions::new();
         options.data_in = Some(packet);
         options.data_out = Some(&mut out);
+        let context = self.context();
+        options.ctx_in = context.as_ref().map(<[u8; _]>::as_slice);
         let result = self
             .program(name)
             .test_run(options)
@@ -98,21 +110,19 @@ impl Object {
         })
     }
 
+    /// A `struct __sk_buff` that names the device.
+    fn context(&self) -> Option<[u8; CONTEXT]> {
+        let device = self.device?;
+        let mut context = [0; CONTEXT];
+        context[IFINDEX..IFINDEX + 4].copy_from_slice(&device.to_ne_bytes());
+        Some(context)
+    }
+
     /// Runs a program once and returns only what it said.
     pub(super) fn poke(program: &SchedClassifier, packet: &[u8]) -> i32 {
         let mut options = TestRunOptions::new();
         options.data_in = Some(packet);
         program.test_run(options).unwrap().return_value as i32
-    }
-
-    /// Runs a program many times over the same packet and returns the mean, in nanoseconds.
-    pub(super) fn time(&self, name: &str, packet: &[u8], repeat: u32) -> f64 {
-        let mut options = TestRunOptions::new();
-        options.data_in = Some(packet);
-        options.repeat = repeat;
-        let result = self.program(name).test_run(options).unwrap();
-        // The kernel reports the mean already.
-        result.duration.as_secs_f64() * 1e9
     }
 
     pub(super) fn array<T: Pod>(&mut self, name: &str) -> Array<&mut MapData, Plain<T>> {
@@ -121,6 +131,19 @@ impl Object {
 
     fn hash<K: Pod, V: Pod>(&mut self, name: &str) -> HashMap<&mut MapData, Plain<K>, Plain<V>> {
         self.ebpf.map_mut(name).unwrap().try_into().unwrap()
+    }
+
+    /// A hash map, to be written while programs run.
+    pub(super) fn take_hash<K: Pod, V: Pod>(
+        &mut self,
+        name: &str,
+    ) -> HashMap<MapData, Plain<K>, Plain<V>> {
+        self.ebpf.take_map(name).unwrap().try_into().unwrap()
+    }
+
+    /// An array map, to be written while programs run.
+    pub(super) fn take_array<T: Pod>(&mut self, name: &str) -> Array<MapData, Plain<T>> {
+        self.ebpf.take_map(name).unwrap().try_into().unwrap()
     }
 
     /// Sets the clock and the generator.
@@ -156,6 +179,10 @@ impl Object {
                 map.set(index as u32, Plain(*word), 0).unwrap();
             }
         }
+        let mut devices = self.hash("DEVICES");
+        for (index, device) in &tables.devices {
+            devices.insert(Plain(*index), Plain(*device), 0).unwrap();
+        }
         self.write_family("4", &tables.v4);
         self.write_family("6", &tables.v6);
     }
@@ -175,15 +202,27 @@ impl Object {
         }
     }
 
-    /// All flow halves of a tier.
-    pub(super) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
-        let name = match (tier, F::IS_V6) {
+    /// The flow map of a tier.
+    pub(super) fn flow_map<F: Stored>(
+        &mut self,
+        tier: Tier,
+    ) -> HashMap<&mut MapData, Plain<F::FlowKey>, Plain<F::Flow>> {
+        self.hash(match (tier, F::IS_V6) {
             (Tier::Established, false) => "FLOWS4",
             (Tier::Established, true) => "FLOWS6",
-            (Tier::HalfOpen, false) => "HALF4",
-            (Tier::HalfOpen, true) => "HALF6",
-        };
-        self.hash::<F::FlowKey, F::Flow>(name)
+            (Tier::HalfOpen | Tier::Renewal, false) => "HALF4",
+            (Tier::HalfOpen | Tier::Renewal, true) => "HALF6",
+        })
+    }
+
+    /// Removes a flow half.
+    pub(super) fn lose<F: Stored>(&mut self, tier: Tier, key: &F::FlowKey) {
+        self.flow_map::<F>(tier).remove(&Plain(*key)).unwrap();
+    }
+
+    /// All flow halves of a tier.
+    pub(super) fn flows<F: Stored>(&mut self, tier: Tier) -> Table<F::FlowKey, F::Flow> {
+        self.flow_map::<F>(tier)
             .iter()
             .map(|entry| entry.map(|(key, flow)| (key.0, flow.0)).unwrap())
             .collect()
@@ -196,6 +235,12 @@ impl Object {
         (0..Counter::COUNT)
             .map(|index| map.get(&index, 0).unwrap().iter().sum())
             .collect()
+    }
+
+    /// When flows were last noted.
+    pub(super) fn traces(&mut self) -> Vec<u32> {
+        let map = self.array::<u32>("TRACES");
+        map.iter().map(|trace| trace.unwrap().0).collect()
     }
 
     /// New flows per element of an endpoint array.

@@ -1,5 +1,6 @@
 //! The controller's writes to real maps, and what it reads back.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use kube_lottery::dataplane::{Dataplane, Options, Tables, apply, load};
@@ -8,13 +9,20 @@ use proxy_common::abi::{EndpointFlags, EndpointSet, Frontend, FrontendFlags, Set
 use proxy_common::net::Proto;
 
 use super::is_root;
+use super::old::for_this_kernel;
 
 fn tables() -> Option<Tables> {
     if !is_root() {
         return None;
     }
-    let mut options = Options::new(Settings::with_hz(250));
+    let (object, settings) = for_this_kernel(Settings::with_hz(250));
+    let mut options = Options::new(settings);
     options.capacities.limits = Limits::new(16, 16);
+    if let Cow::Owned(object) = object {
+        let path = std::env::temp_dir().join("kube-lottery-object");
+        std::fs::write(&path, object).unwrap();
+        options.object = Some(path);
+    }
     let Dataplane { tables, .. } = load(&options).unwrap();
     Some(tables)
 }

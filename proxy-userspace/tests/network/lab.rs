@@ -2,14 +2,34 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
+use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
 use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::network::{Between, Network, Uplink};
 use xtask::lab::{Addresses, Family, Host, firewall, observe};
 
 use super::world::{World, serve, wait_until};
 
 #[test]
 fn direct_connections_work_from_everywhere_to_everywhere_unnoticed() {
-    let Some(mut world) = World::new(2) else {
+    let bridge = Uplink::Bridge;
+    for network in [
+        Network::default(),
+        Network::bridged(false),
+        Network::bridged(true),
+        Network::vxlan(false),
+        Network::vxlan(true),
+        Network {
+            between: Between::Tunnel,
+            uplink: bridge,
+            ..Network::default()
+        },
+    ] {
+        reach_directly(network);
+    }
+}
+
+fn reach_directly(network: Network) {
+    let Some(mut world) = World::on(2, network) else {
         return;
     };
     let mut hosts = world.lab.pods(1, 2).unwrap();
@@ -22,8 +42,10 @@ fn direct_connections_work_from_everywhere_to_everywhere_unnoticed() {
         for host in &hosts {
             for family in Family::ALL {
                 let target = SocketAddr::new(host.addresses.of(family), 8080);
-                let mut open = Connection::open(client, target).unwrap();
-                open.echo("hello").unwrap();
+                let mut open = Connection::open(client, target)
+                    .unwrap_or_else(|error| panic!("{network:?} {} {error:#}", client.name));
+                open.upload(100_000, 1).unwrap();
+                open.download(100_000, 2).unwrap();
                 assert_eq!(host.name, open.answer().name);
                 open.close().unwrap();
                 let flow = Datagrams::open(client, target).unwrap();
@@ -32,6 +54,26 @@ fn direct_connections_work_from_everywhere_to_everywhere_unnoticed() {
         }
     }
     world.assert_unnoticed(&[]);
+}
+
+#[test]
+fn a_pod_that_comes_back_on_a_bridge_makes_its_new_hardware_address_known() {
+    let Some(mut world) = World::on(1, Network::bridged(false)) else {
+        return;
+    };
+    let other = world.lab.pod(1).unwrap();
+    let node = world.lab.node(1);
+    for _ in 0..2 {
+        let pod = world.lab.pods_at(1, &[100]).unwrap().remove(0);
+        let _server = serve(&pod);
+        for family in Family::ALL {
+            let target = SocketAddr::new(pod.addresses.of(family), 8080);
+            for client in [&other, &node] {
+                Connection::open(client, target).unwrap().close().unwrap();
+            }
+        }
+        world.lab.remove(&pod).unwrap();
+    }
 }
 
 #[test]
@@ -55,6 +97,50 @@ fn a_source_address_that_is_not_the_pods_own_is_noticed() {
         observe::reverse_path_drops(node).unwrap() == 1
             && firewall::packets(node, firewall::WRONG_WAY).unwrap() == 1
     });
+    assert_eq!(2, observe::complaints(&world.lab, &[]).unwrap().len());
+}
+
+#[test]
+fn an_address_of_the_node_that_comes_in_is_noticed() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let pods = world.lab.pods(1, 2).unwrap();
+    let node = world.lab.node(1);
+    for (family, seen) in Family::ALL.into_iter().zip(1..) {
+        let address = node.addresses.of(family);
+        world.lab.add_address(&pods[0], address).unwrap();
+        send(
+            &pods[0],
+            (address, 4000).into(),
+            pods[1].addresses.of(family),
+        );
+        wait_until("it is counted", || {
+            firewall::packets(&node.namespace, firewall::MARTIAN).unwrap() == seen
+        });
+    }
+}
+
+#[test]
+fn a_wrong_checksum_is_noticed() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let node = world.lab.node(1);
+    let kinds = [AddressFamily::INET, AddressFamily::INET6];
+    for (family, kind) in Family::ALL.into_iter().zip(kinds) {
+        let pod = world.lab.pod(1).unwrap();
+        // From the node, whose conntrack would call what is only forwarded invalid.
+        let raw = || Ok(socket(kind, SocketType::RAW, Some(ipproto::UDP))?);
+        let socket = node.namespace.enter(raw).unwrap();
+        // From port 4000 to 8080, 8 bytes, and a number as good as any other.
+        let header = [0x0f, 0xa0, 0x1f, 0x90, 0, 8, 0x12, 0x34];
+        let target = SocketAddr::new(pod.addresses.of(family), 0);
+        sendto(&socket, &header, SendFlags::empty(), &target).unwrap();
+        wait_until("it is counted", || {
+            observe::checksum_errors(&pod.namespace).unwrap() == 1
+        });
+    }
     assert_eq!(2, observe::complaints(&world.lab, &[]).unwrap().len());
 }
 

@@ -1,11 +1,10 @@
 //! From a client to an endpoint, wherever the endpoint is.
 
-use std::net::IpAddr;
-
 use xtask::lab::client::{Connection, Datagrams};
 use xtask::lab::manifest::{Endpoint, Service};
 use xtask::lab::{Addresses, Family, Host};
 
+use super::exchange::exchange;
 use super::world::{World, serve};
 
 #[test]
@@ -28,6 +27,7 @@ fn a_pod_reaches_an_endpoint_on_another_node() {
     reach(&mut world, &client, &server, 2, client.addresses);
 }
 
+// B057
 #[test]
 fn a_pod_reaches_itself() {
     let Some(mut world) = World::new(1) else {
@@ -163,44 +163,7 @@ fn reach(world: &mut World, client: &Host, endpoint: &Host, node: u8, seen: Addr
     let server = serve(endpoint);
     let service = service().with([Endpoint::new(endpoint, &world.lab.node(node))]);
     world.start_with(&service);
-    for family in Family::ALL {
-        let target = service.target(family);
-        let seen = seen.of(family);
-        for round in 0..10 {
-            let mut open = Connection::open(client, target)
-                .unwrap_or_else(|error| panic!("{family} round {round}: {error:#}"));
-            check(&open.answer().name, open.answer().peer.ip(), endpoint, seen);
-            open.echo("hello").unwrap();
-            // Both ways to end, for each leaves another state behind.
-            if round % 2 == 0 {
-                open.close().unwrap();
-            } else {
-                open.reset().unwrap();
-            }
-        }
-        let mut open = Connection::open(client, target).unwrap();
-        open.upload(TRANSFER, 1).unwrap();
-        open.download(TRANSFER, 2).unwrap();
-        open.close().unwrap();
-
-        // The answer is longer by a line, and fragments are passed untouched.
-        for length in [0, 1, 2, 3, 512, 1300] {
-            let flow = Datagrams::open(client, target).unwrap();
-            for fill in [0, 0xff, 0x5a] {
-                let answer = flow
-                    .ask_with(&vec![fill; length])
-                    .unwrap_or_else(|error| panic!("{family}, {length} bytes: {error:#}"));
-                check(&answer.name, answer.peer.ip(), endpoint, seen);
-            }
-        }
-    }
-    assert_eq!(22, server.accepted());
+    let connections = exchange(client, &service, endpoint, seen).unwrap();
+    assert_eq!(connections, server.accepted());
     world.assert_unnoticed(&[&service]);
 }
-
-fn check(name: &str, peer: IpAddr, endpoint: &Host, seen: IpAddr) {
-    assert_eq!(endpoint.name, name);
-    assert_eq!(seen, peer, "{name} sees the client by a wrong address");
-}
-
-const TRANSFER: usize = 20_000_000;

@@ -1,6 +1,6 @@
 //! What a node's tables hold, read from their pins.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -9,7 +9,9 @@ use kube_lottery::dataplane::{Place, Tables};
 use kube_lottery::model::Family;
 use kube_lottery::plan::{Record, Snapshot, Socket};
 use proxy_common::abi::endpoint::Endpoint as _;
-use proxy_common::abi::{EndpointFlags, Family as AbiFamily, V4, V6};
+use proxy_common::abi::flow::{Flow as _, FlowKey as _};
+use proxy_common::abi::{EndpointFlags, Family as AbiFamily, Kind, V4, V6};
+use proxy_common::lottery::{self, Random};
 use proxy_common::net::{Port, Proto};
 use xtask::lab::Host;
 
@@ -78,6 +80,13 @@ impl Live {
         Self(Tables::open(&place(node)).unwrap())
     }
 
+    /// Takes one half away of some of the flows that have both, as tables that are too small do:
+    /// `chance` of 100 flows lose one. Returns how many did.
+    pub(super) fn evict(&mut self, random: &mut impl Random, chance: u32) -> u64 {
+        let (v4, v6) = (&mut self.0.v4, &mut self.0.v6);
+        evict_of(v4, random, chance) + evict_of(v6, random, chance)
+    }
+
     /// The endpoints that new flows to a frontend are drawn from; nothing where they are being
     /// changed.
     pub(super) fn endpoints(&self, at: SocketAddr, proto: Proto) -> Option<BTreeSet<IpAddr>> {
@@ -107,6 +116,35 @@ impl Live {
             })
             .collect()
     }
+}
+
+fn evict_of<F: AbiFamily>(
+    tables: &mut FamilyTables<F>,
+    random: &mut impl Random,
+    chance: u32,
+) -> u64 {
+    let mut evicted = 0;
+    for map in [&mut tables.flows, &mut tables.half_open] {
+        // By what both halves of a flow say of its client, who keeps its port here.
+        let mut flows: HashMap<_, Vec<F::FlowKey>> = HashMap::new();
+        for entry in map.iter() {
+            // What goes meanwhile is of no interest.
+            let Ok((key, half)) = entry else { break };
+            let client = match half.state().marks.kind() {
+                Kind::DNAT => (key.src(), key.sport(), half.new_dst(), key.proto()),
+                Kind::UNDNAT => (key.dst(), key.dport(), key.src(), key.proto()),
+                _ => continue,
+            };
+            flows.entry(client).or_default().push(key);
+        }
+        for halves in flows.into_values().filter(|halves| halves.len() == 2) {
+            if lottery::below(random, 100) < chance {
+                let half = lottery::below(random, 2) as usize;
+                evicted += u64::from(map.remove(&halves[half]).unwrap());
+            }
+        }
+    }
+    evicted
 }
 
 pub(super) fn place(node: &Host) -> Place {

@@ -8,7 +8,9 @@ use std::process::Command;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use xtask::lab::manifest::{Endpoint, Manifests, Service};
+use xtask::lab::network::Network;
 use xtask::lab::proxy::Proxy;
 use xtask::lab::server::Server;
 use xtask::lab::{Family, Host, Lab, observe};
@@ -25,6 +27,11 @@ pub(super) struct World {
 impl World {
     /// Nodes without a proxy yet, or nothing where namespaces cannot be made.
     pub(super) fn new(nodes: u8) -> Option<Self> {
+        Self::on(nodes, Network::default())
+    }
+
+    /// The same with another CNI.
+    pub(super) fn on(nodes: u8, network: Network) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             let ring = std::env::var("KUBE_LOTTERY_RINGS").unwrap_or_default();
             assert_ne!("required", ring, "the network ring needs root");
@@ -35,7 +42,7 @@ impl World {
             return None;
         }
         SWEEP.call_once(|| drop(xtask::lab::sweep()));
-        let lab = Lab::new(nodes).unwrap();
+        let lab = Lab::with_network(nodes, network).unwrap();
         Some(Self {
             proxies: Vec::new(),
             servers: Vec::new(),
@@ -46,10 +53,21 @@ impl World {
 
     /// Starts the proxy on every node and waits until all are ready.
     pub(super) fn start(&mut self) {
+        let first = self.proxies.len();
         for node in self.lab.nodes() {
-            let proxy = self.lab.start_proxy(node, &binary(), &self.manifests);
+            let proxy = self.lab.spawn_proxy(node, &binary(), &self.manifests, &[]);
             self.proxies.push(proxy.unwrap());
         }
+        for proxy in &mut self.proxies[first..] {
+            proxy.wait_until_ready().unwrap();
+        }
+    }
+
+    /// Starts the proxy on the first node only and waits until it is ready.
+    pub(super) fn start_on_first(&mut self) {
+        let mut proxy = self.spawn(&[]);
+        proxy.wait_until_ready().unwrap();
+        self.keep(proxy);
     }
 
     /// Starts the proxy on the first node only, with more flags, and does not wait for it.
@@ -181,6 +199,27 @@ pub(super) struct Answer {
     pub(super) code: i32,
     pub(super) text: String,
     pub(super) notes: String,
+}
+
+/// A process that stands still until this is dropped.
+pub(super) struct Paused(Pid);
+
+impl Paused {
+    pub(super) fn new(pid: u32) -> Self {
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        Self(pid)
+    }
+
+    pub(super) fn resume(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).ok();
+    }
 }
 
 // Once for all tests of this process.

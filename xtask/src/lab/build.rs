@@ -1,11 +1,22 @@
 //! The commands that a lab is made by.
 
 use std::net::IpAddr;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::address::{Addresses, Family, SERVICE_RANGE_V4, SERVICE_RANGE_V6, pod_ranges};
+use super::network::{Between, Pods};
 use super::{Host, Lab, Namespace, command, firewall};
+
+mod bridged;
+mod routed;
+mod tunnel;
+
+use self::bridged::BRIDGE;
+pub(super) use self::tunnel::tunnel_services;
 
 /// Makes the bridge, the nodes and the client outside.
 pub(super) fn underlay(lab: &Lab) -> Result<()> {
@@ -19,6 +30,7 @@ pub(super) fn underlay(lab: &Lab) -> Result<()> {
     }
     for node in &lab.nodes {
         forward(&node.namespace)?;
+        bridged::hide_from_netfilter(&node.namespace)?;
         firewall::load(&node.namespace)?;
     }
 
@@ -39,69 +51,108 @@ pub(super) fn underlay(lab: &Lab) -> Result<()> {
     command::ip(Some(bridge), &lines)?;
 
     for (host, port) in hosts.iter().zip(1u8..) {
-        let mut lines = uplink(host.addresses);
+        let is_node = host.name != lab.outside.name;
+        let device = if is_node {
+            lab.network.uplink_device()
+        } else {
+            "eth0"
+        };
+        let mut lines = uplink(host.addresses, device, &uplink_mac(port));
         for (other, other_port) in hosts.iter().zip(1u8..) {
             if other_port != port {
                 let address = other.addresses;
                 let mac = uplink_mac(other_port);
-                lines.extend(neighbours(address, "eth0", &mac));
+                lines.extend(neighbours(address, device, &mac));
             }
         }
-        for (other, number) in lab.nodes.iter().zip(1u8..) {
-            if other.name != host.name {
-                lines.extend(via(pod_ranges(number), other.addresses));
-            }
-        }
-        if host.name == lab.outside.name {
-            let services = [SERVICE_RANGE_V4.to_owned(), SERVICE_RANGE_V6.to_owned()];
-            lines.extend(via(services, Addresses::node(1)));
-        } else {
+        if is_node {
             let all = ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
             lines.extend(via(all, lab.outside.addresses));
+        } else {
+            let services = [SERVICE_RANGE_V4.to_owned(), SERVICE_RANGE_V6.to_owned()];
+            lines.extend(via(services, Addresses::node(1)));
+        }
+        // A tunnel's routes come with the tunnel.
+        if !is_node || lab.network.between == Between::Routes {
+            for (other, number) in lab.nodes.iter().zip(1u8..) {
+                if other.name != host.name {
+                    lines.extend(via(pod_ranges(number), other.addresses));
+                }
+            }
         }
         command::ip(Some(host.namespace.name()), &lines)?;
+    }
+    for (node, number) in lab.nodes.iter().zip(1u8..) {
+        match lab.network.between {
+            Between::Routes => {}
+            Between::Vxlan => tunnel::vxlan(lab, node, number)?,
+            Between::Tunnel => tunnel::without_ethernet(lab, node, number)?,
+        }
+        if let Pods::Bridged { netfilter } = lab.network.pods {
+            bridged::bridge(&node.namespace, number, lab.network.mtu(), netfilter)?;
+        }
     }
     Ok(())
 }
 
-/// Makes pods on a node; `numbers` are the last parts of their addresses.
-pub(super) fn pods(lab: &Lab, node: &Host, numbers: &[u8], pods: &[Host]) -> Result<()> {
-    let namespaces = pods.iter().map(|pod| &pod.namespace);
+/// Makes pods on a node.
+pub(super) fn pods(lab: &Lab, node: &Host, cables: &[Cable<'_>]) -> Result<()> {
+    let namespaces = cables.iter().map(|cable| &cable.pod.namespace);
     add_namespaces(lab, &namespaces.collect::<Vec<_>>())?;
-    for pod in pods {
-        harden(&pod.namespace)?;
+    for cable in cables {
+        harden(&cable.pod.namespace)?;
     }
-    let node = node.namespace.name();
-    let mut links = Vec::new();
-    let mut on_node = Vec::new();
-    for (pod, number) in pods.iter().zip(numbers) {
-        let device = format!("pod{number}");
-        let mac = pod_mac(*number);
-        links.push(format!(
-            "link add eth0 netns {} address {mac} type veth peer name {device} netns {node} address {GATEWAY_MAC}",
+    let mtu = lab.network.mtu();
+    let pairs = cables.iter().map(|Cable { pod, device, mac }| {
+        format!(
+            "link add eth0 netns {} address {mac} mtu {mtu} type veth peer name {device} netns {} mtu {mtu}",
             pod.namespace.name(),
-        ));
-        on_node.push(format!("link set {device} addrgenmode none"));
-        on_node.push(format!("link set {device} up"));
-        on_node.push(format!("address add fe80::1/64 dev {device} nodad"));
-        on_node.extend(neighbours(pod.addresses, &device, &mac));
-        for family in Family::ALL {
-            on_node.push(format!(
-                "route add {} dev {device}",
-                pod.addresses.of(family)
-            ));
+            node.namespace.name(),
+        )
+    });
+    command::ip(None, &pairs.collect::<Vec<_>>())?;
+    match lab.network.pods {
+        Pods::Routed => routed::connect(node, cables),
+        Pods::Bridged { .. } => bridged::connect(node, cables),
+    }
+}
+
+/// A pod and its veth.
+#[derive(Debug)]
+pub(super) struct Cable<'p> {
+    pub(super) pod: &'p Host,
+    /// Name of the node's end.
+    pub(super) device: String,
+    /// Hardware address of the pod's end.
+    pub(super) mac: String,
+}
+
+fn set_up_pods(cables: &[Cable<'_>], lines: fn(Addresses) -> Vec<String>) -> Result<()> {
+    cables.iter().try_for_each(|cable| {
+        let name = cable.pod.namespace.name();
+        command::ip(Some(name), &lines(cable.pod.addresses))
+    })
+}
+
+// Until the node's ends of all cables have this state, in what a command lists.
+fn wait_for(list: &mut Command, cables: &[Cable<'_>], state: &str) -> Result<()> {
+    for _ in 0..1000 {
+        let listed = command::output(list)?;
+        let is_so = |cable: &Cable<'_>| {
+            let name = format!(": {}@", cable.device);
+            let mut lines = listed.lines();
+            lines.any(|line| line.contains(&name) && line.contains(state))
+        };
+        if cables.iter().all(is_so) {
+            return Ok(());
         }
+        thread::sleep(Duration::from_millis(10));
     }
-    command::ip(None, &links)?;
-    // The pod's end first: a veth has a carrier when both ends are up.
-    for pod in pods {
-        command::ip(Some(pod.namespace.name()), &inside_pod(pod.addresses))?;
-    }
-    command::ip(Some(node), &on_node)
+    bail!("some devices do not come to {state}");
 }
 
 /// Gives a pod all addresses of a prefix.
-pub(super) fn prefix(node: &Host, pod: &Host, prefix: &str) -> Result<()> {
+pub(super) fn prefix(lab: &Lab, node: &Host, pod: &Host, prefix: &str) -> Result<()> {
     let family = if prefix.contains(':') {
         Family::V6
     } else {
@@ -111,7 +162,10 @@ pub(super) fn prefix(node: &Host, pod: &Host, prefix: &str) -> Result<()> {
     let inside = format!("route add local {prefix} dev lo");
     command::ip(Some(pod.namespace.name()), &[inside])?;
     // One next hop stands for all: hundreds of neighbour entries would be the only alternative.
-    let device = format!("pod{}", last_part(pod));
+    let device = match lab.network.pods {
+        Pods::Routed => pod_device(last_part(pod)),
+        Pods::Bridged { .. } => BRIDGE.to_owned(),
+    };
     let outside = format!("route add {prefix} via {address} dev {device} onlink");
     command::ip(Some(node.namespace.name()), &[outside])
 }
@@ -130,9 +184,6 @@ pub(super) fn remove(pod: &Host) -> Result<()> {
     command::ip(Some(name), &["link delete eth0".to_owned()])?;
     command::ip(None, &[format!("netns delete {name}")])
 }
-
-/// Address of the node's end of every pod's veth, as in Calico.
-const GATEWAY_MAC: &str = "ee:ee:ee:ee:ee:ee";
 
 const fn last_part(pod: &Host) -> u8 {
     let [.., last] = pod.addresses.v4.octets();
@@ -171,29 +222,19 @@ fn v6(name: &str, value: &'static str) -> (String, &'static str) {
     (format!("ipv6/conf/{name}"), value)
 }
 
-fn uplink(addresses: Addresses) -> Vec<String> {
-    vec![
-        "link set lo up".to_owned(),
+fn uplink(addresses: Addresses, device: &str, mac: &str) -> Vec<String> {
+    let mut lines = vec!["link set lo up".to_owned()];
+    if device != "eth0" {
+        lines.push(format!("link add {device} address {mac} type bridge"));
+        lines.push(format!("link set eth0 master {device}"));
+        lines.push(format!("link set {device} up"));
+    }
+    lines.extend([
         "link set eth0 up".to_owned(),
-        format!("address add {}/24 dev eth0", addresses.v4),
-        format!("address add {}/64 dev eth0 nodad", addresses.v6),
-    ]
-}
-
-fn inside_pod(addresses: Addresses) -> Vec<String> {
-    [
-        "link set lo up",
-        "link set eth0 up",
-        &format!("address add {}/32 dev eth0", addresses.v4),
-        &format!("address add {}/128 dev eth0 nodad", addresses.v6),
-        "route add 169.254.1.1 dev eth0 scope link",
-        "route add default via 169.254.1.1 dev eth0",
-        "route add default via fe80::1 dev eth0",
-        &format!("neighbour add 169.254.1.1 lladdr {GATEWAY_MAC} dev eth0 nud permanent"),
-        &format!("neighbour add fe80::1 lladdr {GATEWAY_MAC} dev eth0 nud permanent"),
-    ]
-    .map(str::to_owned)
-    .to_vec()
+        format!("address add {}/24 dev {device}", addresses.v4),
+        format!("address add {}/64 dev {device} nodad", addresses.v6),
+    ]);
+    lines
 }
 
 fn via(ranges: [String; 2], gateway: Addresses) -> impl Iterator<Item = String> {
@@ -216,6 +257,7 @@ fn uplink_mac(port: u8) -> String {
     format!("02:00:00:00:00:{port:02x}")
 }
 
-fn pod_mac(number: u8) -> String {
-    format!("02:00:00:00:01:{number:02x}")
+/// Name of the node's end of the veth of the pod of this number.
+pub(super) fn pod_device(number: u8) -> String {
+    format!("pod{number}")
 }

@@ -10,12 +10,22 @@ use super::namespace::Namespace;
 pub const INVALID: &str = "invalid";
 /// IPv6 packets that came in by the wrong device: what `rp_filter` is for IPv4.
 pub const WRONG_WAY: &str = "wrong-way";
+/// Packets that came in with an address of the node itself as their source.
+pub const MARTIAN: &str = "martian";
 /// Packets that no rule of the CNI lets through.
 pub const REFUSED: &str = "refused";
 
+/// Every counter; none of them counts what a proxy should cause.
+pub const ALL: [&str; 4] = [INVALID, WRONG_WAY, MARTIAN, REFUSED];
+
 /// Loads the rules.
-pub fn load(node: &Namespace) -> Result<()> {
-    command::fed(node.command("nft").args(["-f", "-"]), &rules())
+pub(super) fn load(node: &Namespace) -> Result<()> {
+    add(node, &rules())
+}
+
+/// Loads more rules, written as for `nft`.
+pub fn add(node: &Namespace, rules: &str) -> Result<()> {
+    command::fed(node.command("nft").args(["-f", "-"]), rules)
         .with_context(|| format!("cannot load the firewall of {}", node.name()))?;
     Ok(())
 }
@@ -33,16 +43,22 @@ fn parse_packets(text: &str) -> Option<u64> {
     words.next()?.parse().ok()
 }
 
-// Multicast and neighbour discovery have no route back and are no business of the proxy.
+const NEIGHBOURS: &str = "nd-router-solicit, nd-router-advert, nd-neighbor-solicit, \
+     nd-neighbor-advert, mld-listener-query, mld-listener-report, mld2-listener-report";
+
+// Multicast and neighbour discovery have no route back and are no business of the proxy; on a
+// bridge with netfilter they pass the forward chain.
 fn rules() -> String {
     format!(
         "table inet cni {{
   counter {INVALID} {{ }}
   counter {WRONG_WAY} {{ }}
+  counter {MARTIAN} {{ }}
   counter {REFUSED} {{ }}
   chain prerouting {{
     type filter hook prerouting priority raw; policy accept;
-    icmpv6 type {{ nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, mld-listener-query, mld-listener-report, mld2-listener-report }} accept
+    icmpv6 type {{ {NEIGHBOURS} }} accept
+    iif != lo fib saddr type local counter name {MARTIAN}
     meta nfproto ipv6 fib saddr . iif oif missing counter name {WRONG_WAY} drop
   }}
   chain input {{
@@ -51,6 +67,8 @@ fn rules() -> String {
   }}
   chain forward {{
     type filter hook forward priority filter; policy drop;
+    icmpv6 type {{ {NEIGHBOURS} }} accept
+    ip protocol igmp accept
     ct state invalid counter name {INVALID} drop
     ct state established,related accept
     ip saddr {POD_RANGE_V4} accept

@@ -13,11 +13,23 @@ use super::namespace::Namespace;
 
 /// Packets dropped by `rp_filter` in that namespace.
 pub fn reverse_path_drops(namespace: &Namespace) -> Result<u64> {
+    namespace.enter(|| Ok(table_sum(&read_net("netstat")?, "IPReversePathFilter")))
+}
+
+/// Packets received in that namespace whose checksum, of any layer, was wrong.
+pub fn checksum_errors(namespace: &Namespace) -> Result<u64> {
     namespace.enter(|| {
-        // Not /proc/net: that is the namespace of the process, not of this thread.
-        let text = fs::read_to_string("/proc/thread-self/net/netstat").context("no netstat")?;
-        named_value(&text, "IPReversePathFilter").context("netstat has no IPReversePathFilter")
+        let mut errors = 0;
+        for file in ["snmp", "netstat"] {
+            errors += table_sum(&read_net(file)?, "InCsumErrors");
+        }
+        Ok(errors + list_sum(&read_net("snmp6")?, "InCsumErrors"))
     })
+}
+
+/// First packets of TCP connections that were sent more than once from that namespace.
+pub fn repeated_syns(namespace: &Namespace) -> Result<u64> {
+    namespace.enter(|| Ok(table_sum(&read_net("netstat")?, "TCPSynRetrans")))
 }
 
 /// All entries of the connection tracking table, one a line.
@@ -36,6 +48,36 @@ pub fn forget_connections(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
+/// Forgets which hardware addresses its neighbours have, but for those entered by hand.
+pub fn forget_neighbours(namespace: &Namespace) -> Result<()> {
+    for family in ["-4", "-6"] {
+        let flush = || {
+            let mut ip = namespace.command("ip");
+            command::output(ip.args([family, "neighbour", "flush", "all"]))
+        };
+        // It fails if an entry that it was about to remove is removed or renewed by others.
+        (0..9).find_map(|_| flush().ok()).map_or_else(flush, Ok)?;
+    }
+    Ok(())
+}
+
+/// Ports of bridges with all their settings, in the words of `bridge link`.
+pub fn bridge_ports(namespace: &Namespace) -> Result<String> {
+    command::output(
+        namespace
+            .command("bridge")
+            .args(["-details", "link", "show"]),
+    )
+}
+
+/// MTU of the path to an address in bytes, if it was learned to be less than the device's.
+pub fn path_mtu(namespace: &Namespace, to: IpAddr) -> Result<Option<u16>> {
+    let to = to.to_string();
+    let text = command::output(namespace.command("ip").args(["route", "get", &to]))?;
+    let mut words = text.split_whitespace().skip_while(|word| *word != "mtu");
+    Ok(words.nth(1).and_then(|mtu| mtu.parse().ok()))
+}
+
 /// Everything that should not have happened, in words; `vips` are the addresses of Services.
 pub fn complaints(lab: &Lab, vips: &[IpAddr]) -> Result<Vec<String>> {
     let mut found = Vec::new();
@@ -47,9 +89,16 @@ pub fn complaints(lab: &Lab, vips: &[IpAddr]) -> Result<Vec<String>> {
                 namespace.name()
             ));
         }
+        let errors = checksum_errors(namespace)?;
+        if errors != 0 {
+            found.push(format!(
+                "{}: {errors} packets with a wrong checksum",
+                namespace.name()
+            ));
+        }
     }
     for node in lab.nodes() {
-        for counter in [firewall::INVALID, firewall::WRONG_WAY, firewall::REFUSED] {
+        for counter in firewall::ALL {
             let packets = firewall::packets(&node.namespace, counter)?;
             if packets != 0 {
                 found.push(format!(
@@ -104,16 +153,33 @@ pub fn report(lab: &Lab) -> String {
     text
 }
 
+// Not /proc/net: that is the namespace of the process, not of this thread.
+fn read_net(file: &str) -> Result<String> {
+    fs::read_to_string(format!("/proc/thread-self/net/{file}"))
+        .with_context(|| format!("no {file}"))
+}
+
 // Lines come in pairs: names, then values in the same columns.
-fn named_value(netstat: &str, name: &str) -> Option<u64> {
-    let mut lines = netstat.lines();
+fn table_sum(table: &str, name: &str) -> u64 {
+    let mut lines = table.lines();
+    let mut sum = 0;
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
-        let column = names.split_whitespace().position(|word| word == name);
-        if let Some(column) = column {
-            return values.split_whitespace().nth(column)?.parse().ok();
-        }
+        let columns = names.split_whitespace().zip(values.split_whitespace());
+        sum += columns
+            .filter(|(column, _)| *column == name)
+            .filter_map(|(_, value)| value.parse::<u64>().ok())
+            .sum::<u64>();
     }
-    None
+    sum
+}
+
+// One name and one value a line; the names begin with their protocol.
+fn list_sum(list: &str, end: &str) -> u64 {
+    list.lines()
+        .filter_map(|line| line.split_once(char::is_whitespace))
+        .filter(|(name, _)| name.ends_with(end))
+        .filter_map(|(_, value)| value.trim().parse::<u64>().ok())
+        .sum()
 }
 
 fn mentions(entry: &str, address: IpAddr) -> bool {
@@ -129,11 +195,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_is_found_in_its_column() {
-        let netstat = "TcpExt: A IPReversePathFilter B\nTcpExt: 1 7 3\nIpExt: C\nIpExt: 4\n";
-        assert_eq!(Some(7), named_value(netstat, "IPReversePathFilter"));
-        assert_eq!(Some(4), named_value(netstat, "C"));
-        assert_eq!(None, named_value(netstat, "D"));
+    fn a_counter_is_found_in_its_columns() {
+        let table = "Tcp: A Wrong B\nTcp: 1 7 3\nUdp: Wrong\nUdp: 4\n";
+        assert_eq!(11, table_sum(table, "Wrong"));
+        assert_eq!(3, table_sum(table, "B"));
+        assert_eq!(0, table_sum(table, "D"));
+    }
+
+    #[test]
+    fn a_counter_is_found_in_its_lines() {
+        let list = "Udp6InWrong      \t2\nUdp6InWrongs\t8\nIcmp6InWrong\t3\n";
+        assert_eq!(5, list_sum(list, "InWrong"));
+    }
+
+    #[test]
+    fn this_kernel_has_the_counters() {
+        let names = [
+            ("netstat", "IPReversePathFilter"),
+            ("netstat", "TCPSynRetrans"),
+        ];
+        for (file, name) in names.into_iter().chain([("snmp", "InCsumErrors")]) {
+            assert!(read_net(file).unwrap().contains(name), "{name}");
+        }
     }
 
     #[test]

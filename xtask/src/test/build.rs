@@ -12,19 +12,21 @@ use crate::cargo;
 
 /// One test executable.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct Executable {
-    pub(super) file: PathBuf,
-    pub(super) ring: Ring,
+pub(crate) struct Executable {
+    pub(crate) file: PathBuf,
+    pub(crate) ring: Ring,
     /// For the reader, as cargo names it: package and source file.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// Where cargo would start it.
-    pub(super) directory: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
-/// Builds the tests of the whole workspace, whatever ring is wanted: the same features for all, so
-/// that no ring's build throws away another's.
-pub(super) fn executables() -> Result<Vec<Executable>> {
-    println!("\n==> build");
+/// What cargo is to build for all rings.
+pub(super) const ALL: &[&str] = &["--all-targets"];
+
+/// Builds these targets of the whole workspace, whatever ring is wanted: the same features for
+/// all, so that no ring's build throws away another's.
+pub(crate) fn executables(targets: &[&str]) -> Result<Vec<Executable>> {
     let mut cargo = cargo::command()
         .args([
             "test",
@@ -33,6 +35,7 @@ pub(super) fn executables() -> Result<Vec<Executable>> {
             "--message-format",
             "json-render-diagnostics",
         ])
+        .args(targets)
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start cargo")?;
@@ -64,11 +67,10 @@ fn executable(message: &Value) -> Option<Executable> {
     let manifest = PathBuf::from(text(message.get("manifest_path")?)?);
     let directory = manifest.parent()?.to_owned();
     let source = PathBuf::from(text(target.get("src_path")?)?);
-    let is_integration = target.pointer("/kind/0").and_then(Value::as_str) == Some("test");
-    let ring = if is_integration {
-        Ring::of_test(target.get("name")?.as_str()?)
-    } else {
-        Ring::Host
+    let ring = match target.pointer("/kind/0").and_then(Value::as_str) {
+        Some("test") => Ring::of_test(target.get("name")?.as_str()?),
+        Some("bench") => Ring::Bench,
+        _ => Ring::Host,
     };
     let relative = source.strip_prefix(&directory).unwrap_or(&source);
     Some(Executable {
@@ -113,6 +115,14 @@ mod tests {
         assert_eq!(
             Some(Ring::Host),
             executable(&message("lib", "kernel", true)).map(|found| found.ring)
+        );
+    }
+
+    #[test]
+    fn benchmarks_have_a_ring_of_their_own() {
+        assert_eq!(
+            Some(Ring::Bench),
+            executable(&message("bench", "program", true)).map(|found| found.ring)
         );
     }
 

@@ -61,6 +61,9 @@ fn command(executable: &Executable, selection: &Selection) -> Result<Command> {
         // Each test starts processes and measures times: more at once would measure each other.
         command.arg("--test-threads=2");
     }
+    if ring == Ring::Bench {
+        command.arg("--gate");
+    }
     command
         .args(&selection.filter)
         .current_dir(&executable.directory);

@@ -3,25 +3,31 @@
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Ring {
+pub(crate) enum Ring {
     /// Format and lints.
     Lint,
     /// Pure tests, as the user.
     Host,
     /// The kernel runs single programs.
     Kernel,
+    /// Other kernels do, emulated.
+    Kernels,
     /// Network namespaces and real sockets.
     Network,
+    /// What the programs cost, against their budgets.
+    Bench,
     /// A machine with only rustup, git and gcc.
     Fresh,
 }
 
 impl Ring {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::Lint,
         Self::Host,
         Self::Kernel,
+        Self::Kernels,
         Self::Network,
+        Self::Bench,
         Self::Fresh,
     ];
 
@@ -30,7 +36,9 @@ impl Ring {
             Self::Lint => "lint",
             Self::Host => "host",
             Self::Kernel => "kernel",
+            Self::Kernels => "kernels",
             Self::Network => "network",
+            Self::Bench => "bench",
             Self::Fresh => "fresh",
         }
     }
@@ -42,21 +50,25 @@ impl Ring {
     /// What runs when no ring is named.
     pub(super) fn usual(long: bool, filtered: bool) -> Vec<Self> {
         let wanted = |ring: &Self| match ring {
-            Self::Lint => !filtered,
+            // Of a single test, the kernel at hand says enough, and nothing of what things cost.
+            Self::Lint | Self::Kernels | Self::Bench => !filtered,
             Self::Fresh => long && !filtered,
             Self::Host | Self::Kernel | Self::Network => true,
         };
         Self::ALL.into_iter().filter(wanted).collect()
     }
 
-    /// Whether it consists of test executables.
+    /// Whether it runs test executables.
     pub(super) const fn is_built(self) -> bool {
-        matches!(self, Self::Host | Self::Kernel | Self::Network)
+        matches!(
+            self,
+            Self::Host | Self::Kernel | Self::Kernels | Self::Network | Self::Bench
+        )
     }
 
     /// Whether its tests touch the kernel.
     pub(super) const fn needs_root(self) -> bool {
-        matches!(self, Self::Kernel | Self::Network)
+        matches!(self, Self::Kernel | Self::Network | Self::Bench)
     }
 
     /// The ring of an integration test, by the first word of its file's name.

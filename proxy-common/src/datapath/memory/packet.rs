@@ -1,11 +1,13 @@
 //! A packet in plain memory.
 
+use core::net::IpAddr;
+use std::collections::HashMap;
 use std::vec::Vec;
 
 use bytemuck::Pod;
 
 use super::read;
-use crate::datapath::packet::Packet;
+use crate::datapath::packet::{NextHop, Packet, Route};
 use crate::net::{Ip4, Ip6, Port, eth};
 
 /// An Ethernet frame, or a bare IP packet, in memory.
@@ -13,8 +15,15 @@ use crate::net::{Ip4, Ip6, Port, eth};
 pub struct MemoryPacket {
     bytes: Vec<u8>,
     protocol: u16,
+    vlan: u16,
     is_for_other_host: bool,
+    device: u32,
+    fib: Fib,
 }
+
+/// What the kernel's routing and neighbour tables would say, by the device that a packet comes in
+/// by and its destination; elsewhere, where nothing is entered.
+pub type Fib = HashMap<(u32, IpAddr), NextHop>;
 
 impl MemoryPacket {
     /// A frame with its Ethernet header.
@@ -24,7 +33,10 @@ impl MemoryPacket {
         Self {
             bytes,
             protocol,
+            vlan: 0,
             is_for_other_host: false,
+            device: 0,
+            fib: Fib::new(),
         }
     }
 
@@ -39,7 +51,10 @@ impl MemoryPacket {
         Self {
             bytes,
             protocol,
+            vlan: 0,
             is_for_other_host: false,
+            device: 0,
+            fib: Fib::new(),
         }
     }
 
@@ -49,6 +64,27 @@ impl MemoryPacket {
         let is_group = self.bytes.first().is_some_and(|first| first & 1 != 0);
         self.is_for_other_host = !is_group && self.bytes.get(..6) != Some(&mac);
         self
+    }
+
+    /// The same frame, come in by the device of this index, in a network namespace with these
+    /// routes.
+    #[must_use]
+    pub fn at(mut self, device: u32, fib: &Fib) -> Self {
+        self.device = device;
+        self.fib.clone_from(fib);
+        self
+    }
+
+    /// The same frame, off which a tag of this VLAN was taken; 0 is a mere priority.
+    #[must_use]
+    pub const fn tagged(mut self, vlan: u16) -> Self {
+        self.vlan = vlan;
+        self
+    }
+
+    fn next_hop(&self, device: u32, dst: IpAddr) -> NextHop {
+        let known = self.fib.get(&(device, dst)).copied();
+        known.unwrap_or(NextHop::Elsewhere)
     }
 
     /// The bytes.
@@ -93,11 +129,23 @@ impl Packet for MemoryPacket {
     }
 
     fn has_vlan(&self) -> bool {
-        false
+        self.vlan != 0
     }
 
     fn is_for_other_host(&self) -> bool {
         self.is_for_other_host
+    }
+
+    fn device(&self) -> u32 {
+        self.device
+    }
+
+    fn next_hop4(&mut self, route: &Route<Ip4>) -> NextHop {
+        self.next_hop(route.device, route.dst.into())
+    }
+
+    fn next_hop6(&mut self, route: &Route<Ip6>) -> NextHop {
+        self.next_hop(route.device, route.dst.into())
     }
 
     fn ready(&mut self, _len: usize) {}

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::vec::Vec;
 
 use super::MemoryTables;
-use crate::abi::bits::bit_of;
+use crate::abi::bits::{bit_of, socket_bit_of};
 use crate::abi::{
     Endpoint4, Endpoint6, EndpointFlags, EndpointSet, Family as _, Frontend, FrontendFlags,
     Frontends4, Frontends6, Settings, Slot, V4, V6,
@@ -19,11 +19,15 @@ pub struct World {
     next_endpoint: u32,
 }
 
-fn set_bit<A: Address>(words: &mut [u64], addr: A) {
-    let (word, mask) = bit_of(addr);
+fn set_bit(words: &mut [u64], (word, mask): (u32, u64)) {
     if let Some(bits) = words.get_mut(word as usize) {
         *bits |= mask;
     }
+}
+
+fn set_endpoint_bits<A: Address>(words: &mut [u64], addr: A, port: Port, proto: Proto) {
+    set_bit(words, bit_of(addr));
+    set_bit(words, socket_bit_of(addr, port, proto));
 }
 
 impl World {
@@ -36,7 +40,8 @@ impl World {
         }
     }
 
-    /// Adds a service port with these endpoints and returns its number.
+    /// Adds a service port with these endpoints and returns its number. One that is named several
+    /// times in a row has as many slots in the set, and so as many chances.
     pub fn service(
         &mut self,
         vip: (IpAddr, u16),
@@ -46,15 +51,18 @@ impl World {
         let service = self.next_service;
         self.next_service += 1;
         let base = self.tables.sets.len() as u32;
-        for (addr, port) in endpoints {
+        for same in endpoints.chunk_by(|one, other| one == other) {
             let id = self.next_endpoint;
             self.next_endpoint += 1;
-            self.tables.sets.push(Slot {
+            let slot = Slot {
                 endpoint: id,
                 service,
-            });
-            self.endpoint(id, service, *addr, *port);
-            self.reverse(vip, proto, *addr, *port);
+            };
+            self.tables.sets.extend(same.iter().map(|_| slot));
+            if let Some((addr, port)) = same.first() {
+                self.endpoint((id, service), *addr, *port, proto);
+                self.reverse(vip, proto, *addr, *port);
+            }
         }
         let set = EndpointSet::new(base, endpoints.len() as u32);
         let frontend = Frontend {
@@ -68,12 +76,12 @@ impl World {
         let port = Port::new(vip.1);
         match vip.0 {
             IpAddr::V4(addr) => {
-                set_bit(&mut self.tables.frontend_bits, Ip4::from(addr));
+                set_bit(&mut self.tables.frontend_bits, bit_of(Ip4::from(addr)));
                 let key = V4::frontend_key(addr.into(), port, proto);
                 self.tables.v4.frontends.insert(key, frontend);
             }
             IpAddr::V6(addr) => {
-                set_bit(&mut self.tables.frontend_bits, Ip6::from(addr));
+                set_bit(&mut self.tables.frontend_bits, bit_of(Ip6::from(addr)));
                 let key = V6::frontend_key(addr.into(), port, proto);
                 self.tables.v6.frontends.insert(key, frontend);
             }
@@ -81,11 +89,11 @@ impl World {
         service
     }
 
-    fn endpoint(&mut self, id: u32, service: u32, addr: IpAddr, port: u16) {
+    fn endpoint(&mut self, (id, service): (u32, u32), addr: IpAddr, port: u16, proto: Proto) {
         let port = Port::new(port);
         match addr {
             IpAddr::V4(addr) => {
-                set_bit(&mut self.tables.endpoint_bits, Ip4::from(addr));
+                set_endpoint_bits(&mut self.tables.endpoint_bits, Ip4::from(addr), port, proto);
                 self.tables.v4.endpoints.insert(
                     id,
                     Endpoint4 {
@@ -99,7 +107,7 @@ impl World {
                 );
             }
             IpAddr::V6(addr) => {
-                set_bit(&mut self.tables.endpoint_bits, Ip6::from(addr));
+                set_endpoint_bits(&mut self.tables.endpoint_bits, Ip6::from(addr), port, proto);
                 self.tables.v6.endpoints.insert(
                     id,
                     Endpoint6 {

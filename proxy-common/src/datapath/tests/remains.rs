@@ -3,8 +3,38 @@
 use super::super::verdict::Step;
 use super::super::work::{Part, Work, run};
 use super::*;
-use crate::abi::{Hook, State, V4};
+use crate::abi::flow::FlowKey as _;
+use crate::abi::{Hook, State, V4, V6};
+use crate::datapath::memory::Stored;
+use crate::net::Port;
 use crate::net::tcp::Flags;
+
+impl Node {
+    /// An answer whose lookup found nothing, although there is something.
+    fn repairs_reply(&mut self, endpoint: SocketAddr, seen: SocketAddr) {
+        let (sport, dport) = (Port::new(endpoint.port()), Port::new(seen.port()));
+        let step = match (endpoint.ip(), seen.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let addrs = (&from.into(), &to.into());
+                self.repairs::<V4>(addrs, (sport, dport))
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let addrs = (&from.into(), &to.into());
+                self.repairs::<V6>(addrs, (sport, dport))
+            }
+            _ => unreachable!("both addresses are of one family"),
+        };
+        assert!(step == Step::REWRITE);
+    }
+
+    fn repairs<F: Stored>(&mut self, addrs: (&F::Addr, &F::Addr), ports: (Port, Port)) -> Step {
+        let mut work = Work::<F>::empty();
+        work.key.fill(addrs, ports, self.proto, Hook::EGRESS);
+        work.event.is_tcp = self.proto == Proto::TCP;
+        work.event.now = self.tables().now;
+        run(self.tables(), Part::RepairReply, &mut work)
+    }
+}
 
 fn close(node: &mut Node, client: SocketAddr, service: SocketAddr, endpoint: SocketAddr) {
     node.enters(client, service, FIN).unwrap();
@@ -206,6 +236,27 @@ fn late_packets_of_a_closed_flow_do_not_mark_its_heir() {
         .map(|(_, flow)| flow.state.marks.state())
         .collect();
     assert_eq!([State::REPLIED], *bits);
+}
+
+/// An answer that looked for its flow while that moved between the tiers: were it taken for one of
+/// no flow, the flow's half would be retired, and with another port never found again.
+#[test]
+fn an_answer_that_finds_no_flow_asks_again_before_it_is_repaired() {
+    for is_v6 in [false, true] {
+        let mut node = Node::new(Proto::TCP);
+        let one = node.service(is_v6, 1, &[1]);
+        let two = node.service(is_v6, 2, &[1]);
+        let client = client(is_v6, 1, 40_000);
+        node.connect(client, one);
+        let endpoint = node.connect(client, two);
+        let (seen, _) = node.enters(client, two, ACK).unwrap();
+        assert_ne!(client, seen);
+        let before = node.kinds().len();
+        node.repairs_reply(endpoint, seen);
+        assert_eq!(before, node.kinds().len());
+        assert_eq!(0, node.counted(Counter::Direct));
+        assert_eq!(Ok((two, client)), node.leaves(endpoint, seen, REPLY));
+    }
 }
 
 /// A datagram that looked for its flow while it moved between the tiers.

@@ -62,6 +62,7 @@ fn the_refresh_of_one_half_rebuilds_the_other() {
     assert_eq!(2, node.halves(Tier::Established));
 }
 
+// B047
 #[test]
 fn packets_that_conntrack_calls_invalid_are_dropped_and_a_plain_segment_is_not() {
     for is_v6 in [false, true] {

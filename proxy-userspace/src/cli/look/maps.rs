@@ -14,6 +14,7 @@ use crate::dataplane::pins::Place;
 use crate::dataplane::reader::now;
 use crate::dataplane::{Reader, settings};
 use crate::model::{Family, ObjectName, Protocol};
+use crate::netfilter;
 use crate::plan::{Condition, EndpointView, PortView, ServiceView};
 
 /// Below it maps are pinned.
@@ -79,13 +80,14 @@ pub(super) fn endpoints(directory: &Path, scope: &Scope) -> Result<List<Endpoint
 }
 
 pub(super) fn counters(directory: &Path) -> Result<Vec<Counter>> {
-    let all = open(directory)?.counters()?.into_iter();
-    let all = all.map(|(counter, value)| Counter {
-        name: counter.name().to_owned(),
-        meaning: counter.meaning().to_owned(),
-        value,
-    });
-    Ok(all.collect())
+    let all = open(directory)?.counters()?;
+    let mut all: Vec<_> = all.into_iter().map(Counter::from).collect();
+    // The maps of another network namespace can be read from here, its nftables cannot.
+    let is_here = Place::here(Path::new(ROOT)).is_ok_and(|place| place.pins() == directory);
+    if is_here && let Ok(count) = netfilter::counts() {
+        all.push(Counter::untranslated(count.packets));
+    }
+    Ok(all)
 }
 
 fn open(directory: &Path) -> Result<Reader> {

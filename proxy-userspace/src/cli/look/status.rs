@@ -183,6 +183,9 @@ fn wrong(status: &Status) -> Vec<String> {
     all.extend(refused.map(|device| format!("{} is not attached: {}", device.name, device.reason)));
     let impaired = status.devices.impaired.iter();
     all.extend(impaired.map(|device| format!("{}: {}", device.name, device.reason)));
+    if let Some(trouble) = &status.netfilter.trouble {
+        all.push(format!("late-attach drop not in force: {trouble}"));
+    }
     if status.tables.refused > 0 {
         all.push(format!(
             "the kernel refuses {} table entries; they are tried again",

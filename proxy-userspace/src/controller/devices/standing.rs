@@ -73,7 +73,10 @@ impl Standing {
         }
         let is_done = |device: &Device| {
             self.attached.get(&device.index).is_some_and(|own| {
-                own.device.class == device.class && own.device.framing == device.framing
+                // Programs and what they are told change in place.
+                own.device.class == device.class
+                    && own.device.framing == device.framing
+                    && own.device.bridge == device.bridge
             })
         };
         let may_try = |device: &Device| {
@@ -205,7 +208,7 @@ fn other(other: &Bystander) -> api::Device {
         index: other.index,
         name: other.name.clone(),
         kind: kind(other.kind.as_ref()),
-        class: other.class.map(|class| class.to_string()),
+        class: None,
         framing: None,
         mode: None,
         state: DeviceState::LeftAlone,

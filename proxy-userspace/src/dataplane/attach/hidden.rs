@@ -20,9 +20,13 @@ use crate::dataplane::syscall::link::{self, Direction, Position};
 
 /// A chain in which none of so many packets arrives hides them.
 const ENOUGH: u64 = 3;
-/// A chain that was found open is looked into again after so long: its programs may have changed
-/// their mind.
-const AGAIN: Duration = Duration::from_mins(1);
+/// A chain that lets packets through is looked into again after so long: its programs may have
+/// changed their mind.
+const AGAIN: Duration = Duration::from_hours(1);
+/// So many are looked into at a time, for each attachment costs the kernel milliseconds.
+const AT_ONCE: usize = 16;
+/// One of those that wait gets the place of a device that has had it for so long.
+const TURN: Duration = Duration::from_mins(1);
 
 /// What is known of chains, by the index of the device.
 #[derive(Debug, Default)]
@@ -41,6 +45,7 @@ enum Case {
     Open {
         others: Others,
         witnesses: [(OwnedFd, u32); 2],
+        since: Instant,
     },
     /// Packets come through.
     Closed { others: Others, at: Instant },
@@ -76,8 +81,28 @@ impl Watch {
         match self.cases.get(&device) {
             None => true,
             Some(Case::Open { others: known, .. }) => known != others,
-            Some(Case::Closed { others: known, at }) => known != others || now - *at >= AGAIN,
+            Some(Case::Closed { others: known, at }) => {
+                known != others || now.saturating_duration_since(*at) >= AGAIN
+            }
         }
+    }
+
+    /// Makes room for another one to be looked into; whether there is.
+    pub(super) fn has_room(&mut self, ebpf: &mut Ebpf, now: Instant) -> bool {
+        let open = self.cases.iter().filter_map(|(device, case)| match case {
+            Case::Open { since, .. } => Some((*since, *device)),
+            Case::Closed { .. } => None,
+        });
+        let open: Vec<_> = open.collect();
+        if open.len() < AT_ONCE {
+            return true;
+        }
+        let oldest = open.into_iter().min();
+        let over = oldest.filter(|(since, _)| now.saturating_duration_since(*since) >= TURN);
+        if let Some((_, device)) = over {
+            self.end(ebpf, device);
+        }
+        over.is_some()
     }
 
     /// Begins to look into the chain of a device.
@@ -104,6 +129,7 @@ impl Watch {
         let case = Case::Open {
             others,
             witnesses: [first, last],
+            since: Instant::now(),
         };
         self.cases.insert(device, case);
         Ok(())

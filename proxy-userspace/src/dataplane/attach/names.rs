@@ -1,6 +1,6 @@
 //! Which programs a device needs.
 
-use crate::node::{Device, Framing};
+use crate::node::{Class, Device, Framing};
 
 /// The program at one hook, and the one that leaves alone what another instance of it at the same
 /// hook has handled.
@@ -21,8 +21,12 @@ macro_rules! program {
 
 /// The programs at ingress and egress of a device.
 pub(super) const fn programs(device: &Device) -> (Program, Program) {
-    match device.framing {
-        Framing::Ethernet => (program!("tc_in"), program!("tc_eg")),
-        Framing::None => (program!("tc_in_l3"), program!("tc_eg_l3")),
+    match (device.framing, device.class) {
+        (Framing::None, _) => (program!("tc_in_l3"), program!("tc_eg_l3")),
+        (Framing::Ethernet, Class::Pod | Class::Uplink) => (program!("tc_in"), program!("tc_eg")),
+        (Framing::Ethernet, Class::PodPort) => (program!("tc_in_port"), program!("tc_eg")),
+        (Framing::Ethernet, Class::UplinkPort) => {
+            (program!("tc_in_uplink_port"), program!("tc_eg"))
+        }
     }
 }

@@ -23,7 +23,8 @@ impl Programs {
     /// what is wrong with it all the same.
     pub fn look(&mut self, device: &Device) -> Result<Vec<String>, AttachError> {
         let mut warnings = Vec::new();
-        if let Some((agent, program)) = self.agent(device.index) {
+        let filters = self.filters(device.index);
+        if let Some((agent, program)) = self.agent_among(device.index, &filters) {
             self.hidden.end(&mut self.ebpf, device.index);
             for direction in [Direction::Ingress, Direction::Egress] {
                 self.require(device, direction)?;
@@ -46,11 +47,10 @@ impl Programs {
                 self.keep_filter(device, ingress, Direction::Ingress, &mut warnings)?;
             }
         }
-        let others = self.filters(device.index);
-        if !others.is_empty() {
+        if !filters.is_empty() {
             warnings.push(format!(
                 "filters of clsact see endpoints on the way in and Services on the way out: {}",
-                others.join(", ")
+                filters.join(", ")
             ));
         }
         Ok(warnings)
@@ -58,7 +58,12 @@ impl Programs {
 
     /// An agent that translates Services itself at this device, and one of its programs.
     pub(super) fn agent(&mut self, device: u32) -> Option<(&'static str, String)> {
-        let mut names = self.filters(device);
+        let filters = self.filters(device);
+        self.agent_among(device, &filters)
+    }
+
+    fn agent_among(&mut self, device: u32, filters: &[String]) -> Option<(&'static str, String)> {
+        let mut names = filters.to_vec();
         if self.mode == Mode::Tcx {
             let mut others = self.tcx.others(device, Direction::Ingress);
             others.extend(self.tcx.others(device, Direction::Egress));
@@ -204,7 +209,12 @@ impl Programs {
             self.hidden.end(&mut self.ebpf, index);
             return Ok(());
         }
-        if self.hidden.concerns(index, before, Instant::now()) {
+        let now = Instant::now();
+        if self.hidden.concerns(index, before, now) {
+            self.hidden.end(&mut self.ebpf, index);
+            if !self.hidden.has_room(&mut self.ebpf, now) {
+                return Ok(());
+            }
             let begun = self.begin_to_look(index, before.to_vec());
             if let Err(error) = begun.map_err(|error| error.at(device, "see_first")) {
                 warnings.push(format!(
@@ -213,7 +223,7 @@ impl Programs {
             }
             return Ok(());
         }
-        if self.hidden.ask(&mut self.ebpf, index, Instant::now()) == Finding::Hidden {
+        if self.hidden.ask(&mut self.ebpf, index, now) == Finding::Hidden {
             let others = self.name_all(before);
             warn!(device = %device.name, %others, "no packet comes through, going before it");
             self.hidden.found(index, before.to_vec());

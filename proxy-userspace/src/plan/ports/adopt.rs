@@ -73,7 +73,8 @@ impl Ports {
                 self.frontend_bits.set(at.addr);
             }
             for held in &port.endpoints {
-                self.endpoint_bits.set(held.addr);
+                self.endpoint_bits
+                    .set_socket(port.key.socket(held.addr, held.port));
             }
         }
         self.adopt_reverse(snapshot.reverse);

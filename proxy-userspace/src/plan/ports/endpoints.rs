@@ -153,7 +153,8 @@ impl Ports {
         if let Some(record) = self.slots.of(family).record(slot) {
             self.steps.records.push(Op::Endpoint { slot, record });
         }
-        self.endpoint_bits.set(held.addr);
+        self.endpoint_bits
+            .set_socket(port.key.socket(held.addr, held.port));
         let reverse = self.reverse.of_mut(family);
         for at in &port.frontends {
             reverse.add(port.key.socket(held.addr, held.port), (at.addr, at.port));

@@ -317,12 +317,12 @@ impl Run {
             }
             assert!(tables.has_bit(Bitmap::Frontends, at.addr));
             for (addr, port) in &now {
-                assert!(tables.has_bit(Bitmap::Endpoints, *addr));
                 let endpoint = Socket {
                     addr: *addr,
                     port: *port,
                     proto: at.proto,
                 };
+                assert!(tables.has_socket_bits(endpoint));
                 assert!(tables.reverse[&endpoint].contains(&(at.addr, at.port)));
             }
             // Whoever stays keeps its slot and generation.

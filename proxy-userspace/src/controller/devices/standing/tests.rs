@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::node::{Framing, Reason};
+use crate::node::{Bridge, Framing, OnLink, Reason};
 
 fn device(index: u32, class: Class, incarnation: u64) -> Device {
     Device {
@@ -11,6 +11,7 @@ fn device(index: u32, class: Class, incarnation: u64) -> Device {
         framing: Framing::Ethernet,
         class,
         incarnation,
+        bridge: None,
     }
 }
 
@@ -84,6 +85,27 @@ fn a_new_class_is_attached_without_detaching() {
 }
 
 #[test]
+fn a_pod_that_is_put_on_a_bridge_is_not_detached_in_between() {
+    let mut standing = Standing::default();
+    steps(&mut standing, &[device(2, Class::Pod, 1)]);
+    let mut after = device(2, Class::PodPort, 1);
+    for network in [None, Some("10.244.1.1/24")] {
+        let on_link = |text: &str| OnLink {
+            device: 1,
+            address: text.parse().unwrap(),
+        };
+        after.bridge = Some(Bridge {
+            mac: [2, 0, 0, 0, 0, 1],
+            networks: network.map(on_link).into_iter().collect(),
+        });
+        assert_eq!(
+            [Step::Attach(after.clone())],
+            *steps(&mut standing, std::slice::from_ref(&after))
+        );
+    }
+}
+
+#[test]
 fn what_is_refused_waits_unless_it_changes() {
     let mut standing = Standing::default();
     let own = device(2, Class::Pod, 1);
@@ -116,7 +138,6 @@ fn every_device_is_told_of_with_its_state() {
         index: 3,
         name: "br0".into(),
         kind: Some("bridge".into()),
-        class: None,
         reason: Reason::SeenAtPorts,
     };
     known.others.insert(3, bridge);

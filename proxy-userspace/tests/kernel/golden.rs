@@ -1,0 +1,196 @@
+//! Packets of every form that goes through a Service or must not, and what has to come out, byte for
+//! byte and checksums included, as an independent library builds both.
+
+use std::net::IpAddr;
+
+use etherparse::{
+    IpHeaders, IpNumber, Ipv4Header, Ipv4Options, Ipv6FlowLabel, Ipv6Header, PacketBuilder,
+    PacketBuilderStep,
+};
+use proxy_common::abi::Settings;
+use proxy_common::datapath::memory::world::{World, client_addr, endpoint_addr, vip};
+use proxy_common::net::Proto;
+
+use super::is_root;
+use super::object::{Object, Run};
+
+/// An address and a port.
+type Peer = (IpAddr, u16);
+
+/// The forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Syn,
+    SynAck,
+    Segment,
+    Datagram,
+    /// Its IPv4 header is longer than usual.
+    WithOptions,
+    /// IPv4 lets the sender do without.
+    WithoutChecksum,
+    Fragment,
+    Echo,
+    Sctp,
+}
+
+/// The headers up to the network's. The address of the device of a test run is all zeros.
+fn headers(form: Form, src: IpAddr, dst: IpAddr) -> PacketBuilderStep<IpHeaders> {
+    let ip = match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let mut header =
+                Ipv4Header::new(0, 61, IpNumber::UDP, src.octets(), dst.octets()).unwrap();
+            if form == Form::WithOptions {
+                // Three of no operation, and the end.
+                header.options = Ipv4Options::from([1, 1, 1, 0]);
+            }
+            header.more_fragments = form == Form::Fragment;
+            IpHeaders::Ipv4(header, Default::default())
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let header = Ipv6Header {
+                traffic_class: 0,
+                flow_label: Ipv6FlowLabel::ZERO,
+                payload_length: 0,
+                next_header: IpNumber::UDP,
+                hop_limit: 61,
+                source: src.octets(),
+                destination: dst.octets(),
+            };
+            IpHeaders::Ipv6(header, Default::default())
+        }
+        _ => unreachable!("both addresses are of one family"),
+    };
+    PacketBuilder::ethernet2([2, 0, 0, 0, 0, 9], [0; 6]).ip(ip)
+}
+
+/// A packet, with the library's checksums.
+fn packet(form: Form, (src, sport): Peer, (dst, dport): Peer) -> Vec<u8> {
+    let payload = b"what is sent is what arrives";
+    let headers = headers(form, src, dst);
+    let mut bytes = Vec::new();
+    match form {
+        Form::Syn => headers
+            .tcp(sport, dport, 1000, 64_000)
+            .syn()
+            .write(&mut bytes, &[]),
+        Form::SynAck => headers
+            .tcp(sport, dport, 5000, 64_000)
+            .syn()
+            .ack(1001)
+            .write(&mut bytes, &[]),
+        Form::Segment => headers
+            .tcp(sport, dport, 1001, 64_000)
+            .ack(5001)
+            .write(&mut bytes, payload),
+        Form::Echo if src.is_ipv4() => headers.icmpv4_echo_request(7, 1).write(&mut bytes, payload),
+        Form::Echo => headers.icmpv6_echo_request(7, 1).write(&mut bytes, payload),
+        Form::Sctp => headers.write(&mut bytes, IpNumber::SCTP, payload),
+        Form::Datagram | Form::WithOptions | Form::WithoutChecksum | Form::Fragment => {
+            headers.udp(sport, dport).write(&mut bytes, payload)
+        }
+    }
+    .unwrap();
+    if form == Form::WithoutChecksum {
+        let end = bytes.len() - payload.len();
+        bytes[end - 2..end].fill(0);
+    }
+    bytes
+}
+
+/// One packet after the other through the same tables.
+struct Golden {
+    object: Object,
+}
+
+impl Golden {
+    /// A Service at ports 80 (TCP) and 53 (UDP) with one endpoint at 8080 and 5353.
+    fn new() -> Self {
+        let mut world = World::new(Settings::with_hz(250));
+        for is_v6 in [false, true] {
+            let (vip, endpoint) = (vip(is_v6, 1), endpoint_addr(is_v6, 1));
+            world.service((vip, 80), Proto::TCP, &[(endpoint, 8080)]);
+            world.service((vip, 53), Proto::UDP, &[(endpoint, 5353)]);
+        }
+        let mut object = Object::load(world.tables.settings);
+        object.write(&world.tables);
+        Self { object }
+    }
+
+    /// Sends a packet from and to `before`, which has to come out as one from and to `after`.
+    fn becomes(&self, program: &str, form: Form, before: (Peer, Peer), after: (Peer, Peer)) {
+        let run = self
+            .object
+            .run(program, &packet(form, before.0, before.1))
+            .unwrap();
+        let expected = Run {
+            action: -1,
+            bytes: packet(form, after.0, after.1),
+        };
+        assert_eq!(expected, run, "{form:?} {before:?} at {program}");
+    }
+
+    fn stays(&self, program: &str, form: Form, peers: (Peer, Peer)) {
+        self.becomes(program, form, peers, peers);
+    }
+}
+
+#[test]
+fn packets_through_a_service_come_out_as_they_have_to() {
+    if !is_root() {
+        return;
+    }
+    let golden = Golden::new();
+    for is_v6 in [false, true] {
+        let client = client_addr(is_v6, 1);
+        let (vip, endpoint) = (vip(is_v6, 1), endpoint_addr(is_v6, 1));
+
+        let (from, door, served) = ((client, 40_000), (vip, 80), (endpoint, 8080));
+        golden.becomes("tc_in", Form::Syn, (from, door), (from, served));
+        golden.becomes("tc_eg", Form::SynAck, (served, from), (door, from));
+        golden.becomes("tc_in", Form::Segment, (from, door), (from, served));
+
+        let (door, served) = ((vip, 53), (endpoint, 5353));
+        for form in [Form::Datagram, Form::WithOptions, Form::WithoutChecksum] {
+            if is_v6 && form != Form::Datagram {
+                continue;
+            }
+            golden.becomes("tc_in", form, (from, door), (from, served));
+            golden.becomes("tc_eg", form, (served, from), (door, from));
+        }
+
+        // The endpoint to itself: its source becomes the Service's address on the way to it.
+        let (from, itself) = ((endpoint, 40_001), (vip, 40_001));
+        golden.becomes("tc_in", Form::Datagram, (from, door), (from, served));
+        golden.becomes("tc_eg", Form::Datagram, (from, served), (itself, served));
+        golden.becomes("tc_in", Form::Datagram, (served, itself), (served, from));
+        golden.becomes("tc_eg", Form::Datagram, (served, from), (door, from));
+    }
+}
+
+#[test]
+fn packets_that_are_not_translated_stay_as_they_are() {
+    if !is_root() {
+        return;
+    }
+    let golden = Golden::new();
+    for is_v6 in [false, true] {
+        let from = (client_addr(is_v6, 1), 40_000);
+        let vip = vip(is_v6, 1);
+        for form in [Form::Echo, Form::Sctp, Form::Fragment] {
+            // The library sets no fragment header in IPv6.
+            if !is_v6 || form != Form::Fragment {
+                golden.stays("tc_in", form, (from, (vip, 53)));
+            }
+        }
+        // No such port, and no Service at all.
+        golden.stays("tc_in", Form::Datagram, (from, (vip, 54)));
+        golden.stays("tc_in", Form::Syn, (from, (vip, 53)));
+        golden.stays("tc_in", Form::Syn, (from, (client_addr(is_v6, 2), 80)));
+        // No endpoint that serves here.
+        golden.stays(
+            "tc_eg",
+            Form::Datagram,
+            (from, (endpoint_addr(is_v6, 1), 9)),
+        );
+    }
+}
