@@ -185,7 +185,12 @@ async fn keep_neighbours(
     endpoints: watch::Receiver<BTreeSet<IpAddr>>,
     mut devices: watch::Receiver<Wanted>,
 ) -> Result<(), node::WatchError> {
-    let (sender, networks) = watch::channel(BTreeSet::new());
+    // Before they are known, what a former run has asked for must not be taken back.
+    if devices.wait_for(Option::is_some).await.is_err() {
+        return Ok(());
+    }
+    let now = bridged_networks(devices.borrow_and_update().as_ref());
+    let (sender, networks) = watch::channel(now);
     let tell = async move {
         while devices.changed().await.is_ok() {
             let now = bridged_networks(devices.borrow_and_update().as_ref());

@@ -15,7 +15,7 @@ use crate::abi::{Family, Tier, V4, V6};
 use crate::net::eth;
 
 /// Most keys that one run looks at.
-pub const AT_ONCE: usize = 32;
+pub const AT_ONCE: usize = 16;
 
 /// What a run is told, as the payload of an Ethernet frame; keys of the frame's family follow, up
 /// to [`AT_ONCE`] of them or to the end of the frame.

@@ -6,6 +6,7 @@ use xtask::lab::{Family, Protocol, observe};
 
 use super::exchange::exchange;
 use super::matrix::{Path, paths};
+use super::nftables::nft;
 use super::world::World;
 
 #[test]
@@ -37,7 +38,7 @@ fn pass(network: Network, works: fn(&Path) -> bool) {
     paths.retain(works);
     let rules = rules(&paths);
     for node in world.lab.nodes() {
-        xtask::lab::firewall::add(&node.namespace, &rules).unwrap();
+        nft(node, &rules);
     }
     for path in &paths {
         exchange(&path.client, &path.service, &path.endpoint, path.seen).unwrap();

@@ -19,13 +19,8 @@ pub const REFUSED: &str = "refused";
 pub const ALL: [&str; 4] = [INVALID, WRONG_WAY, MARTIAN, REFUSED];
 
 /// Loads the rules.
-pub(super) fn load(node: &Namespace) -> Result<()> {
-    add(node, &rules())
-}
-
-/// Loads more rules, written as for `nft`.
-pub fn add(node: &Namespace, rules: &str) -> Result<()> {
-    command::fed(node.command("nft").args(["-f", "-"]), rules)
+pub fn load(node: &Namespace) -> Result<()> {
+    command::fed(node.command("nft").args(["-f", "-"]), &rules())
         .with_context(|| format!("cannot load the firewall of {}", node.name()))?;
     Ok(())
 }

@@ -28,6 +28,7 @@ impl Root {
         programs::add(&mut archive, "ip", "/sbin/ip")?;
         // Where the kernel looks for it.
         programs::add(&mut archive, "modprobe", "/sbin/modprobe")?;
+        programs::add(&mut archive, "ip", "/sbin/ip")?;
         programs::add_stripped(&mut archive, tests, TESTS)?;
         archive.file("/init", init(arguments, long).as_bytes());
         Ok(Self { archive })
