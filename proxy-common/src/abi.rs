@@ -12,6 +12,7 @@ pub mod flow;
 pub mod frontend;
 pub mod meta;
 pub mod reference;
+pub mod seen;
 pub mod settings;
 
 pub use bits::{bit_of, socket_bit_of, trace_of};
@@ -23,6 +24,7 @@ pub use family::{Family, V4, V6};
 pub use flow::{Flow4, Flow6, FlowKey4, FlowKey6, FlowState, Hook, Hop, Kind, State, Tier};
 pub use frontend::{EndpointSet, Frontend, FrontendFlags, FrontendKey4, FrontendKey6};
 pub use meta::Meta;
+pub use seen::Seen;
 pub use settings::Settings;
 
 /// Number of the map layout; any change of a shape or a meaning below raises it.

@@ -14,6 +14,8 @@ mod global;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
+mod once;
+#[cfg(target_arch = "bpf")]
 mod packet;
 #[cfg(target_arch = "bpf")]
 mod parts;
@@ -25,6 +27,8 @@ mod scratch;
 mod tables;
 #[cfg(target_arch = "bpf")]
 mod tc;
+#[cfg(target_arch = "bpf")]
+mod witness;
 
 /// The data path has no way to panic, and the build proves it by the symbols of the object.
 #[cfg(target_arch = "bpf")]

@@ -6,7 +6,7 @@ use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{
     Counter, Device, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4,
-    FlowKey6, Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta, Slot, bits,
+    FlowKey6, Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta, Seen, Slot, bits,
     capacity,
 };
 
@@ -70,6 +70,10 @@ pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Cou
 /// For the controller, which tells by it whether it can adopt all the others.
 #[map]
 static META: Array<Meta> = Array::with_max_entries(1, 0);
+
+/// By the index of the device, for those that are looked into.
+#[map]
+pub(crate) static SEEN: HashMap<u32, Seen> = HashMap::with_max_entries(1024, BPF_F_NO_PREALLOC);
 
 #[map]
 pub(crate) static TEST_SOURCES: Array<TestSources> = Array::with_max_entries(1, 0);

@@ -7,6 +7,7 @@ use aya_log_ebpf::{debug, trace};
 use proxy_common::datapath::{Seat, Verdict, egress, ingress, port_ingress, sweep};
 use proxy_common::net::eth;
 
+use crate::once::{Hook, once};
 use crate::packet::SkbPacket;
 use crate::scratch::PerCpu;
 use crate::tables::Maps;
@@ -62,8 +63,58 @@ fn sweeper(ctx: TcContext) -> i32 {
     sweep(&SkbPacket::new(&ctx), &mut Maps) as i32
 }
 
+/// The same while the program moves.
+#[classifier]
+fn tc_in_once(ctx: TcContext) -> i32 {
+    once(&ctx, Hook::Ingress, || {
+        ingress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, eth::LEN)
+    })
+}
+
+/// The same while the program moves.
+#[classifier]
+fn tc_in_port_once(ctx: TcContext) -> i32 {
+    once(&ctx, Hook::Ingress, || {
+        let packet = &mut SkbPacket::new(&ctx);
+        port_ingress(packet, &mut Maps, &mut PerCpu, Seat::PodPort)
+    })
+}
+
+/// The same while the program moves.
+#[classifier]
+fn tc_in_uplink_port_once(ctx: TcContext) -> i32 {
+    once(&ctx, Hook::Ingress, || {
+        let packet = &mut SkbPacket::new(&ctx);
+        port_ingress(packet, &mut Maps, &mut PerCpu, Seat::UplinkPort)
+    })
+}
+
+/// The same while the program moves.
+#[classifier]
+fn tc_eg_once(ctx: TcContext) -> i32 {
+    once(&ctx, Hook::Egress, || {
+        egress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, eth::LEN)
+    })
+}
+
+/// The same while the program moves.
+#[classifier]
+fn tc_in_l3_once(ctx: TcContext) -> i32 {
+    once(&ctx, Hook::Ingress, || {
+        ingress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, 0)
+    })
+}
+
+/// The same while the program moves.
+#[classifier]
+fn tc_eg_l3_once(ctx: TcContext) -> i32 {
+    once(&ctx, Hook::Egress, || {
+        egress(&mut SkbPacket::new(&ctx), &mut Maps, &mut PerCpu, 0)
+    })
+}
+
 #[inline(always)]
-fn action(ctx: &TcContext, verdict: Verdict) -> i32 {
+pub(crate) fn action(ctx: &TcContext, verdict: Verdict) -> i32 {
     match verdict {
         Verdict::Pass => TC_ACT_UNSPEC,
         Verdict::Rewritten => {

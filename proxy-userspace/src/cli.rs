@@ -33,6 +33,8 @@ enum Command {
     Services(look::ServicesArgs),
     /// Endpoints with their picks, shares and live flows.
     Endpoints(look::EndpointsArgs),
+    /// Devices with what they are taken for, and whether and how they are attached to.
+    Devices(look::DevicesArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
 }
@@ -45,6 +47,7 @@ impl Cli {
             Command::Status(args) => look::status(&args),
             Command::Services(args) => look::services(&args),
             Command::Endpoints(args) => look::endpoints(&args),
+            Command::Devices(args) => look::devices(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
         }
     }

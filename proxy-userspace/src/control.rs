@@ -1,7 +1,7 @@
 //! The control socket: what commands ask a running controller, over HTTP and JSON.
 //!
-//! `GET /v1/status`, `/v1/services` and `/v1/endpoints`; nothing can be changed by it. The state is
-//! asked of the tasks that own it, counts are read from the maps.
+//! `GET /v1/status`, `/v1/services`, `/v1/endpoints` and `/v1/devices`; nothing can be changed by
+//! it. The state is asked of the tasks that own it, counts are read from the maps.
 
 mod answer;
 pub mod api;
@@ -10,7 +10,7 @@ mod http;
 mod listing;
 mod socket;
 
-pub use answer::{Ask, Devices, Facts, LastChange, TableState};
+pub use answer::{Ask, Facts, LastChange, TableState};
 pub use client::{ClientError, get};
 pub use listing::Scope;
 pub(crate) use listing::{Counts, endpoints, services};
@@ -42,7 +42,7 @@ impl Control {
     pub async fn serve(
         self,
         asks: mpsc::Sender<Ask>,
-        devices: watch::Receiver<Devices>,
+        devices: watch::Receiver<Vec<api::Device>>,
         netfilter: watch::Receiver<netfilter::State>,
     ) {
         let answers = Answers {

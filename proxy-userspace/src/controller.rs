@@ -8,7 +8,7 @@ mod locals;
 mod objects;
 mod sweep;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::control::{Control, Devices};
+use crate::control::Control;
 use crate::dataplane::{Fresh, PinError, Programs, Sweeper, Tables};
 use crate::manifests::{Follower, Source, Update, follow};
 use crate::netfilter::Keeper;
@@ -122,7 +122,7 @@ pub async fn run(
     let objects = Objects::new(plan, tables, config.node, tell);
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
-    let (device_state, known_devices) = watch::channel(Devices::default());
+    let (device_state, known_devices) = watch::channel(Vec::new());
     let control = control.serve(asks, known_devices, netfilter_state);
     tokio::pin!(control);
 
@@ -134,12 +134,12 @@ pub async fn run(
         synced = &mut is_synced => synced.map_err(|_closed| ControllerError::Ended("table task"))?,
     };
     fresh.pin()?;
-    let (wanted, devices) = watch::channel(None);
+    let (found, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
     let mut remembering = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
-    let mut watching = tokio::spawn(node::watch(addresses_of_node, wanted));
+    let mut watching = tokio::spawn(node::watch(addresses_of_node, found));
     let mut sweeping = tokio::spawn(sweep::run(sweeper, hz));
     tokio::pin!(is_attached);
     let mut is_ready = false;
@@ -183,7 +183,7 @@ pub async fn run(
 /// Has the kernel keep the endpoints in mind that are on bridges of this node.
 async fn keep_neighbours(
     endpoints: watch::Receiver<BTreeSet<IpAddr>>,
-    mut devices: watch::Receiver<Wanted>,
+    mut devices: watch::Receiver<Known>,
 ) -> Result<(), node::WatchError> {
     // Before they are known, what a former run has asked for must not be taken back.
     if devices.wait_for(Option::is_some).await.is_err() {
@@ -208,8 +208,8 @@ async fn keep_neighbours(
 }
 
 /// The networks that are on link on the bridges of these devices.
-fn bridged_networks(devices: Option<&BTreeMap<u32, node::Device>>) -> BTreeSet<node::OnLink> {
-    let devices = devices.into_iter().flat_map(BTreeMap::values);
+fn bridged_networks(devices: Option<&node::Devices>) -> BTreeSet<node::OnLink> {
+    let devices = devices.into_iter().flat_map(|known| known.wanted.values());
     let bridges = devices.filter_map(|device| device.bridge.as_ref());
     bridges
         .flat_map(|bridge| bridge.networks.iter().copied())
@@ -228,5 +228,5 @@ fn say_ready(summary: Summary, devices: usize) {
     info!(services, frontends, endpoints, devices, "ready");
 }
 
-/// The devices to attach to, once they are known.
-type Wanted = Option<BTreeMap<u32, node::Device>>;
+/// The devices of this node, once they are known.
+type Known = Option<node::Devices>;

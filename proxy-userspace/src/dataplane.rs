@@ -22,9 +22,10 @@ mod snapshot;
 mod sweeper;
 mod syscall;
 pub mod tables;
+mod tc;
 
 pub use apply::{Failure, apply};
-pub use attach::{AttachError, Programs};
+pub use attach::{AttachError, AttachMode, Mode, Programs};
 pub use cleanup::{Cleanup, cleanup};
 pub use kill::KillPoint;
 pub use load::{Dataplane, Fresh, LoadError, LogLevel, Options, load};

@@ -23,6 +23,7 @@ mod kernel {
     mod neighbours;
     mod object;
     mod old;
+    mod once;
     mod ports;
     mod privilege;
     mod race;

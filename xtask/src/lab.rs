@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, ensure};
 pub mod address;
 mod build;
 pub mod client;
-mod command;
+pub mod command;
 pub mod draw;
 pub mod firewall;
 mod guard;

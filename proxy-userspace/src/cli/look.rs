@@ -1,6 +1,7 @@
-//! `kube-lottery status`, `services` and `endpoints`: looking at a running controller, or at the
-//! maps that one left.
+//! `kube-lottery status`, `services`, `endpoints` and `devices`: looking at a running controller, or
+//! at the maps that one left.
 
+mod devices;
 mod endpoints;
 mod maps;
 mod output;
@@ -16,11 +17,12 @@ use serde::de::DeserializeOwned;
 use crate::control::{self, ClientError, Scope};
 use output::{Format, note};
 
+pub(super) use devices::execute as devices;
 pub(super) use status::execute as status;
 
-/// Flags of every command that looks.
+/// Where to look, and how to print.
 #[derive(Debug, clap::Args)]
-pub(super) struct Common {
+struct View {
     /// Where the controller answers.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_SOCKET)]
     control_socket: PathBuf,
@@ -30,6 +32,13 @@ pub(super) struct Common {
     /// Leave out the line of headers.
     #[arg(long)]
     no_headers: bool,
+}
+
+/// Flags of every command that can do without a controller.
+#[derive(Debug, clap::Args)]
+pub(super) struct Common {
+    #[command(flatten)]
+    view: View,
     /// Read the maps that are pinned in a directory or below it, for when no controller runs.
     /// Names are not known then.
     #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, require_equals = true,
@@ -45,6 +54,13 @@ pub(super) struct StatusArgs {
     /// Count the entries of the flow tables too, which takes a while where there are many.
     #[arg(long)]
     flows: bool,
+}
+
+/// Flags of `devices`.
+#[derive(Debug, clap::Args)]
+pub(super) struct DevicesArgs {
+    #[command(flatten)]
+    view: View,
 }
 
 /// Flags of `services`.
@@ -91,12 +107,12 @@ pub(super) fn services(args: &ServicesArgs) -> Result<ExitCode> {
     let scope = scope(&args.namespace, args.service.as_deref())?;
     let list = match directory(&args.common)? {
         Some(directory) => maps::services(&directory, &scope)?,
-        None => match ask(&args.common, "/v1/services", &scope)? {
+        None => match ask(&args.common.view, "/v1/services", &scope)? {
             Ok(list) => list,
             Err(code) => return Ok(code),
         },
     };
-    services::print(&list, &args.common)?;
+    services::print(&list, &args.common.view)?;
     Ok(found(list.items.is_empty(), &scope))
 }
 
@@ -105,18 +121,18 @@ pub(super) fn endpoints(args: &EndpointsArgs) -> Result<ExitCode> {
     let scope = scope(&args.namespace, args.service.as_deref())?;
     let list = match directory(&args.common)? {
         Some(directory) => maps::endpoints(&directory, &scope)?,
-        None => match ask(&args.common, "/v1/endpoints", &scope)? {
+        None => match ask(&args.common.view, "/v1/endpoints", &scope)? {
             Ok(list) => list,
             Err(code) => return Ok(code),
         },
     };
-    endpoints::print(&list, &args.common)?;
+    endpoints::print(&list, &args.common.view)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// What the controller says, or the exit code where it says nothing.
 fn ask<T: DeserializeOwned>(
-    common: &Common,
+    view: &View,
     route: &str,
     scope: &Scope,
 ) -> Result<Result<T, ExitCode>> {
@@ -124,7 +140,7 @@ fn ask<T: DeserializeOwned>(
         "" => route.to_owned(),
         query => format!("{route}?{query}"),
     };
-    match control::get(&common.control_socket, &target) {
+    match control::get(&view.control_socket, &target) {
         Ok(answer) => Ok(Ok(answer)),
         Err(error @ ClientError::NotRunning { .. }) => {
             let error = anyhow::Error::new(error);

@@ -17,7 +17,8 @@ use tracing::{debug, info, warn};
 use crate::control::{self, Control, ControlSocket, Facts};
 use crate::controller::{self, Config, Kernel, Manifests};
 use crate::dataplane::{
-    self, Capacities, Dataplane, KillPoint, Lock, LogLevel, Options, Place, settings,
+    self, AttachMode, Capacities, Dataplane, KillPoint, Lock, LogLevel, Mode, Options, Place,
+    settings,
 };
 use crate::log;
 use crate::plan::{Limits, Plan};
@@ -77,9 +78,30 @@ pub(super) struct Args {
     /// Die before the Nth write to the tables: for tests of restarts.
     #[arg(long, value_name = "N", hide = true)]
     kill_before_write: Option<u32>,
+    /// How programs are attached to devices: by links to TCX where the kernel has them, else by
+    /// filters of a clsact queueing discipline.
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Attach::Auto, hide = true)]
+    attach: Attach,
     /// Load this object instead of the one that is built in.
     #[arg(long, value_name = "FILE", hide = true)]
     object: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Attach {
+    Auto,
+    Tcx,
+    Clsact,
+}
+
+impl From<Attach> for AttachMode {
+    fn from(attach: Attach) -> Self {
+        match attach {
+            Attach::Auto => Self::Auto,
+            Attach::Tcx => Self::Only(Mode::Tcx),
+            Attach::Clsact => Self::Only(Mode::Clsact),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -196,6 +218,7 @@ fn options(args: &Args, place: Place) -> Options {
         log_level: args.ebpf_log_level.into(),
         place: Some(place),
         object: args.object.clone(),
+        attach: args.attach.into(),
     }
 }
 

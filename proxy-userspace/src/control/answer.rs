@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::api::{self, Kind, List};
+use super::api::{self, DeviceState, Kind, List};
 use super::listing::{Counts, Scope, endpoints, services};
 use crate::dataplane::reader::now;
 use crate::dataplane::{Capacities, ReadError, Reader};
@@ -58,15 +58,6 @@ pub struct LastChange {
     pub operations: usize,
 }
 
-/// How the devices are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Devices {
-    /// Names of those that are attached to.
-    pub attached: Vec<String>,
-    /// Those that are not, and why.
-    pub refused: Vec<api::RefusedDevice>,
-}
-
 /// What does not change while the controller runs.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -95,7 +86,7 @@ pub(super) enum AnswerError {
 #[derive(Clone)]
 pub(super) struct Answers {
     pub(super) asks: mpsc::Sender<Ask>,
-    pub(super) devices: watch::Receiver<Devices>,
+    pub(super) devices: watch::Receiver<Vec<api::Device>>,
     pub(super) netfilter: watch::Receiver<netfilter::State>,
     pub(super) reader: Arc<Reader>,
     pub(super) facts: Arc<Facts>,
@@ -116,14 +107,15 @@ impl Answers {
         // While the table is being put right it has no counter, or a new one.
         let untranslated = untranslated.map_or(0, |count| count.packets);
         let untranslated = api::Counter::untranslated(untranslated.max(netfilter.dropped));
-        let Devices { attached, refused } = self.devices.borrow().clone();
+        let devices = devices(&self.devices.borrow());
         let is_sound = state.standing.problems.is_empty()
             && state
                 .notices
                 .iter()
                 .all(|(.., is_known_limit)| *is_known_limit)
             && state.refused == 0
-            && refused.is_empty()
+            && devices.refused.is_empty()
+            && devices.impaired.is_empty()
             && netfilter.trouble.is_none();
         Ok(api::Status {
             kind: Kind::new("Status"),
@@ -140,7 +132,7 @@ impl Answers {
             },
             maps: maps(&self.facts.capacities, &state, flows),
             tables: tables(state),
-            devices: api::Devices { attached, refused },
+            devices,
             netfilter: api::Netfilter {
                 cluster_ips: netfilter.cluster_ips,
                 trouble: netfilter.trouble,
@@ -169,6 +161,13 @@ impl Answers {
         })
     }
 
+    pub(super) fn devices(&self) -> List<api::Device> {
+        List {
+            kind: Kind::new("DeviceList"),
+            items: self.devices.borrow().clone(),
+        }
+    }
+
     async fn views(&self, scope: Scope) -> Result<(Vec<ServiceView>, Counts), AnswerError> {
         let views = self.ask(|answer| Ask::Services(scope, answer)).await?;
         let (hz, reader) = (self.facts.hz, Arc::clone(&self.reader));
@@ -193,6 +192,29 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, AnswerError> {
     let done = tokio::task::spawn_blocking(read).await;
     Ok(done.map_err(io::Error::other)??)
+}
+
+/// The short form: names, and what is wrong with whom.
+fn devices(all: &[api::Device]) -> api::Devices {
+    let mut devices = api::Devices::default();
+    for device in all {
+        let notice = |reason: &String| api::DeviceNotice {
+            name: device.name.clone(),
+            reason: reason.clone(),
+        };
+        match device.state {
+            DeviceState::Attached => {
+                devices.attached.push(device.name.clone());
+                devices.impaired.extend(device.warnings.iter().map(notice));
+            }
+            DeviceState::Refused | DeviceState::Failed => {
+                devices.refused.extend(device.reason.as_ref().map(notice));
+            }
+            DeviceState::LeftAlone | DeviceState::Pending => {}
+        }
+    }
+    devices.attached.sort_unstable();
+    devices
 }
 
 fn tables(state: TableState) -> api::Tables {

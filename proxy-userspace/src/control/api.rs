@@ -1,5 +1,9 @@
 //! What is said on the control socket, and printed by `-o json` and `-o yaml`.
 
+mod device;
+
+pub use device::{Device, DeviceNotice, DeviceState, Devices};
+
 use proxy_common::abi;
 use serde::{Deserialize, Serialize};
 
@@ -129,26 +133,6 @@ pub struct Notice {
     pub is_known_limit: bool,
 }
 
-/// How the devices are.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Devices {
-    /// Attached to.
-    pub attached: Vec<String>,
-    /// Not attached to.
-    pub refused: Vec<RefusedDevice>,
-}
-
-/// A device that should be attached to and is not.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RefusedDevice {
-    /// Its name.
-    pub name: String,
-    /// Why.
-    pub reason: String,
-}
-
 /// How the nftables tables are, which drop packets to a `ClusterIP` that nobody translates.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -210,7 +194,7 @@ impl Counter {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
-    /// `ServiceList` or `EndpointList`.
+    /// `ServiceList`, `EndpointList` or `DeviceList`.
     #[serde(flatten)]
     pub kind: Kind,
     /// They, in order.

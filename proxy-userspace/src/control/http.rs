@@ -68,9 +68,12 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Ful
         "/v1/status" => answers.status(scope.flows).await.map(|all| body(&all)),
         "/v1/services" => answers.services(scope).await.map(|all| body(&all)),
         "/v1/endpoints" => answers.endpoints(scope).await.map(|all| body(&all)),
+        "/v1/devices" => Ok(body(&answers.devices())),
         path => {
-            let known =
-                format!("there is no {path}; there are /v1/status, /v1/services and /v1/endpoints");
+            let known = format!(
+                "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints and \
+                /v1/devices"
+            );
             return failure(StatusCode::NOT_FOUND, &known);
         }
     };

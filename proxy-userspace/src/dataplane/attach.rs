@@ -1,44 +1,77 @@
-//! Attaches the programs to devices by TCX: last at ingress, first at egress, as netfilter's own
+//! Attaches the programs to devices: last at ingress, first at egress, as netfilter's own
 //! translation would stand to other agents on the device.
-//!
-//! Links are pinned: they outlive this process, and the next one swaps their programs for its own
-//! between two packets.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fs;
+pub(super) mod clsact;
+mod foreign;
+mod hidden;
+mod instances;
+mod names;
+mod order;
+mod patience;
+mod tcx;
+
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
 use aya::maps::MapError;
 use aya::programs::{ProgramError, SchedClassifier};
 use rustix::io::Errno;
 use thiserror::Error;
-use tracing::{debug, info, warn};
+use tracing::info;
 
-use super::cleanup::unlink;
 use super::devices::Devices;
-use super::pins::{PinError, Place, entries, link_name, parse_link, remove};
+use super::pins::{PinError, Place};
 use super::syscall::link::{self, Direction};
-use super::syscall::pin;
-use crate::node::{Class, Device, Framing};
+use crate::node::Device;
+use clsact::Clsact;
+use foreign::Names;
+use instances::{Instances, loaded};
+use names::{Program, programs};
+use patience::Patience;
+use tcx::Tcx;
 
 /// The loaded programs and where they are attached.
 #[derive(Debug)]
 pub struct Programs {
     ebpf: Ebpf,
     devices: Devices,
-    place: Option<Place>,
-    /// By the index of the device.
-    links: HashMap<u32, Links>,
+    mode: Mode,
+    tcx: Tcx,
+    clsact: Clsact,
+    instances: Instances,
+    names: Names,
+    hidden: hidden::Watch,
+    patience: Patience<(u32, Direction)>,
 }
 
-/// Both ends of one device.
-#[derive(Debug)]
-struct Links {
-    ingress: OwnedFd,
-    egress: OwnedFd,
+/// By what a program is attached to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A link to TCX (Linux 6.6).
+    Tcx,
+    /// A filter of a `clsact` queueing discipline.
+    Clsact,
+}
+
+/// Which of them is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttachMode {
+    /// The first that the kernel has.
+    #[default]
+    Auto,
+    /// This one.
+    Only(Mode),
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcx => "tcx",
+            Self::Clsact => "clsact",
+        })
+    }
 }
 
 /// Why a device cannot be attached to.
@@ -47,6 +80,33 @@ pub enum AttachError {
     /// The device is gone.
     #[error("device {0} is not there any more")]
     Gone(String),
+    /// Somebody has taken a program off.
+    #[error("the program at {0} was taken off the device")]
+    Lost(Direction),
+    /// Another agent does there what ours would do.
+    #[error(
+        "{agent} handles the packets of this device ({program}), which translates Services itself"
+    )]
+    Agent {
+        /// Whose program.
+        agent: &'static str,
+        /// Its name.
+        program: String,
+    },
+    /// There is no place for the program at egress.
+    #[error(
+        "it has an ingress queueing discipline, as the bandwidth plugin of CNI makes it, which \
+        before Linux 6.6 leaves no place for programs at egress"
+    )]
+    IngressQdisc,
+    /// What is in front may let packets pass for good.
+    #[error("a {kind} filter at {direction} comes first, which may hide packets from ours")]
+    FilterInFront {
+        /// Kind of the filter.
+        kind: String,
+        /// Which hook.
+        direction: Direction,
+    },
     /// The object lacks a program.
     #[error("the object has no program {0}")]
     NoProgram(&'static str),
@@ -81,14 +141,54 @@ pub enum AttachError {
     Pin(#[from] PinError),
 }
 
+impl AttachError {
+    /// Whether the device is not attached to by choice.
+    pub const fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Agent { .. } | Self::IngressQdisc | Self::FilterInFront { .. }
+        )
+    }
+
+    /// The kernel refuses.
+    fn refused(device: &Device, program: &'static str, source: io::Error) -> Self {
+        match Errno::from_io_error(&source) {
+            Some(Errno::NODEV) => Self::Gone(device.name.clone()),
+            _ => Self::Refused {
+                program,
+                device: device.name.clone(),
+                source,
+            },
+        }
+    }
+}
+
 impl Programs {
-    pub(super) fn new(ebpf: Ebpf, devices: Devices, place: Option<Place>) -> Self {
-        Self {
+    pub(super) fn new(
+        ebpf: Ebpf,
+        devices: Devices,
+        place: Option<Place>,
+        attach: AttachMode,
+    ) -> io::Result<Self> {
+        let mode = match attach {
+            AttachMode::Only(mode) => mode,
+            AttachMode::Auto if link::is_supported() => Mode::Tcx,
+            AttachMode::Auto => {
+                info!("this kernel has no TCX: programs are attached by filters of clsact");
+                Mode::Clsact
+            }
+        };
+        Ok(Self {
             ebpf,
             devices,
-            place,
-            links: HashMap::new(),
-        }
+            mode,
+            tcx: Tcx::new(place.clone()),
+            clsact: Clsact::new(place)?,
+            instances: Instances::default(),
+            names: Names::default(),
+            hidden: hidden::Watch::default(),
+            patience: Patience::default(),
+        })
     }
 
     /// A program, for what is not done here: tests run programs without any device.
@@ -97,9 +197,13 @@ impl Programs {
     }
 
     /// Attaches to both directions of a device, or takes over what a former run has attached. Where
-    /// it is attached already, programs for another class take the place of the old ones.
-    pub fn attach(&mut self, device: &Device) -> Result<(), AttachError> {
-        let (ingress, egress) = names(device);
+    /// it is attached already, programs for another class or framing take the place of the old ones.
+    pub fn attach(&mut self, device: &Device) -> Result<Mode, AttachError> {
+        let is_taken = self.is_taken(device.index);
+        if !is_taken && let Some((agent, program)) = self.agent(device.index) {
+            return Err(AttachError::Agent { agent, program });
+        }
+        let (ingress, egress) = programs(device);
         self.devices
             .set(device)
             .map_err(|source| AttachError::Unknown {
@@ -107,169 +211,96 @@ impl Programs {
                 source,
             })?;
         // Egress first: a reply must never meet a device that translates requests only.
-        let egress = self.link(device, egress, Direction::Egress)?;
-        let ingress = self.link(device, ingress, Direction::Ingress)?;
-        self.links.insert(device.index, Links { ingress, egress });
-        Ok(())
+        let attached = self
+            .attach_one(device, egress, Direction::Egress)
+            .and_then(|()| self.attach_one(device, ingress, Direction::Ingress));
+        if attached.is_err() && !is_taken {
+            self.detach(device.index);
+        }
+        attached.map(|()| self.mode)
+    }
+
+    /// Whether a device is attached to, be it by a former run.
+    fn is_taken(&self, device: u32) -> bool {
+        match self.mode {
+            Mode::Tcx => self.tcx.is_taken(device),
+            Mode::Clsact => self.clsact.found(device, Direction::Ingress).is_attached,
+        }
+    }
+
+    fn attach_one(
+        &mut self,
+        device: &Device,
+        program: Program,
+        direction: Direction,
+    ) -> Result<(), AttachError> {
+        let name = program.name;
+        let program = loaded(&mut self.ebpf, name)?;
+        match self.mode {
+            Mode::Tcx => self
+                .tcx
+                .attach(device.index, direction, program)
+                .map_err(|error| error.at(device, name)),
+            Mode::Clsact => self.clsact.attach(device, direction, name, program),
+        }
     }
 
     /// Detaches from a device; nothing happens where nothing is attached. It works as well where
     /// the device has been moved to another network namespace and the program along with it.
     pub fn detach(&mut self, index: u32) {
-        let Some(Links { ingress, egress }) = self.links.remove(&index) else {
-            return;
-        };
         self.devices.remove(index);
-        for (link, direction) in [(ingress, Direction::Ingress), (egress, Direction::Egress)] {
-            // It fails where the device is gone, and the link is off it already.
-            link::detach(&link).ok();
-            if let Some(place) = &self.place
-                && let Err(error) = remove(&place.pins().join(link_name(index, direction)))
-            {
-                warn!(%error, "a pin stays");
-            }
-        }
+        self.hidden.forget(&mut self.ebpf, index);
+        self.patience.forget(|(device, _)| *device == index);
+        self.tcx.detach(index);
+        self.clsact.detach(index);
     }
 
     /// How many devices are attached to.
     pub fn device_count(&self) -> usize {
-        self.links.len()
+        match self.mode {
+            Mode::Tcx => self.tcx.device_count(),
+            Mode::Clsact => self.clsact.device_count(),
+        }
     }
 
     /// Ends what former runs have left at devices that are not in `wanted`, and what other
     /// layouts have left altogether.
-    pub fn settle(&self, wanted: &BTreeSet<u32>) {
-        let Some(place) = &self.place else {
-            return;
+    pub fn settle(&mut self, wanted: &BTreeSet<u32>) {
+        // What a run of the other mode has left is not wanted anywhere.
+        let none = BTreeSet::new();
+        let (tcx, clsact) = match self.mode {
+            Mode::Tcx => (wanted, &none),
+            Mode::Clsact => (&none, wanted),
         };
-        for path in entries(&place.pins()) {
-            if let Some((direction, device)) = parse_link(&path)
-                && !wanted.contains(&device)
-            {
-                debug!(device, ?direction, "detached from a device of a former run");
-                report(unlink(&path));
-            }
-        }
-        for folder in place.others() {
-            let mut pins = entries(&folder);
-            // Links of ingress first.
-            pins.sort_by_key(|path| parse_link(path).is_none_or(|(at, _)| at == Direction::Egress));
-            for path in pins {
-                // A second pin of a link in use, which a run that died while moving it may have
-                // left, must not take the link along.
-                if self.holds(&path) {
-                    report(fs::remove_file(&path).map_err(PinError::new("remove", &path)));
-                } else {
-                    report(unlink(&path));
-                }
-            }
-            report(fs::remove_dir(&folder).map_err(PinError::new("remove", &folder)));
-            info!(folder = %folder.display(), "removed the pins of another layout");
-        }
-    }
-
-    /// Whether the link that is pinned at `path` is one of those in use.
-    fn holds(&self, path: &Path) -> bool {
-        let Some(pinned) = pin::open(path).ok().and_then(|link| link::info(link).ok()) else {
-            return false;
-        };
-        let held = self
-            .links
-            .values()
-            .flat_map(|links| [&links.ingress, &links.egress]);
-        held.filter_map(|link| link::info(link).ok())
-            .any(|info| info.id == pinned.id)
-    }
-
-    fn link(
-        &mut self,
-        device: &Device,
-        name: &'static str,
-        direction: Direction,
-    ) -> Result<OwnedFd, AttachError> {
-        let refused = |source: io::Error| match Errno::from_io_error(&source) {
-            Some(Errno::NODEV) => AttachError::Gone(device.name.clone()),
-            _ => AttachError::Refused {
-                program: name,
-                device: device.name.clone(),
-                source,
-            },
-        };
-        let attached = self.links.get(&device.index).map(|links| match direction {
-            Direction::Ingress => links.ingress.try_clone(),
-            Direction::Egress => links.egress.try_clone(),
-        });
-        let attached = attached.transpose().map_err(refused)?;
-        let former = match attached {
-            Some(_) => None,
-            None => self.former(device.index, direction)?,
-        };
-        let own = self.place.as_ref().map(Place::pins);
-        let own = own.map(|folder| folder.join(link_name(device.index, direction)));
-        let classifier = self.program_mut(name).ok_or(AttachError::NoProgram(name))?;
-        let program = classifier.fd().map_err(|source| AttachError::Program {
-            program: name,
-            source,
-        })?;
-        if let Some(link) = attached {
-            link::update(&link, program.as_fd()).map_err(refused)?;
-            return Ok(link);
-        }
-        if let Some((link, path)) = former {
-            link::update(&link, program.as_fd()).map_err(refused)?;
-            if let Some(own) = own.filter(|own| *own != path) {
-                // In one step: a link that had two pins would be taken off with the older one.
-                fs::rename(&path, &own).map_err(PinError::new("pin a link at", &own))?;
-            }
-            return Ok(link);
-        }
-        let link = link::create(program.as_fd(), device.index, direction).map_err(refused)?;
-        if let Some(own) = own {
-            pin::pin(&link, &own).map_err(PinError::new("pin a link at", &own))?;
-        }
-        Ok(link)
-    }
-
-    /// The link that a former run has pinned for a device, of this layout or another. One that is
-    /// not at the device any more, because another has got its index, is removed.
-    fn former(
-        &self,
-        device: u32,
-        direction: Direction,
-    ) -> Result<Option<(OwnedFd, PathBuf)>, PinError> {
-        let Some(place) = &self.place else {
-            return Ok(None);
-        };
-        let at_device = link::ids(device, direction).unwrap_or_default();
-        for folder in [place.pins()].into_iter().chain(place.others()) {
-            let path = folder.join(link_name(device, direction));
-            match pin::open(&path) {
-                Ok(link) => {
-                    if link::info(&link).is_ok_and(|info| at_device.contains(&info.id)) {
-                        return Ok(Some((link, path)));
-                    }
-                    unlink(&path)?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(PinError::new("open", &path)(error)),
-            }
-        }
-        Ok(None)
+        self.tcx.settle(tcx);
+        self.clsact.settle(clsact);
     }
 }
 
-/// The programs for a device: ingress, egress.
-const fn names(device: &Device) -> (&'static str, &'static str) {
-    match (device.framing, device.class) {
-        (Framing::None, _) => ("tc_in_l3", "tc_eg_l3"),
-        (Framing::Ethernet, Class::Pod | Class::Uplink) => ("tc_in", "tc_eg"),
-        (Framing::Ethernet, Class::PodPort) => ("tc_in_port", "tc_eg"),
-        (Framing::Ethernet, Class::UplinkPort) => ("tc_in_uplink_port", "tc_eg"),
+/// What went wrong with one program, without the names that its caller knows.
+#[derive(Debug)]
+enum Failed {
+    Kernel(io::Error),
+    Pin(PinError),
+}
+
+impl Failed {
+    fn at(self, device: &Device, program: &'static str) -> AttachError {
+        match self {
+            Self::Pin(error) => error.into(),
+            Self::Kernel(error) => AttachError::refused(device, program, error),
+        }
     }
 }
 
-fn report(result: Result<(), PinError>) {
-    if let Err(error) = result {
-        warn!(%error, "something of a former run stays");
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+impl From<PinError> for Failed {
+    fn from(error: PinError) -> Self {
+        Self::Pin(error)
     }
 }

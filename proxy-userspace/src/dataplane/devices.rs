@@ -99,6 +99,7 @@ mod tests {
         Device {
             index: 7,
             name: "veth7".to_owned(),
+            kind: Some("veth".to_owned()),
             framing: Framing::Ethernet,
             class: Class::PodPort,
             incarnation: 1,

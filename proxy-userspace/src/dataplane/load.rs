@@ -12,7 +12,7 @@ use proxy_common::abi::{Meta, Settings};
 use thiserror::Error;
 use tracing::{info, warn};
 
-use super::attach::Programs;
+use super::attach::{AttachMode, Programs};
 use super::devices::Devices;
 use super::former::{Former, copy_flows, pin_maps};
 use super::maps::memory;
@@ -68,6 +68,8 @@ pub struct Options {
     pub place: Option<Place>,
     /// Another object than the one that belongs to this controller.
     pub object: Option<PathBuf>,
+    /// By what programs are attached to devices.
+    pub attach: AttachMode,
 }
 
 impl Options {
@@ -79,6 +81,7 @@ impl Options {
             log_level: LogLevel::Off,
             place: None,
             object: None,
+            attach: AttachMode::default(),
         }
     }
 }
@@ -171,6 +174,9 @@ pub enum LoadError {
     /// Pins cannot be used.
     #[error(transparent)]
     Pins(#[from] PinError),
+    /// Filters cannot be looked at.
+    #[error("cannot open a netlink socket for filters")]
+    Filters(#[source] io::Error),
     /// A map of a former run cannot be copied.
     #[error("cannot use map {map} of the former run")]
     Copy {
@@ -250,7 +256,8 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
         reader,
         sweeper,
         tables,
-        programs: Programs::new(ebpf, devices, options.place.clone()),
+        programs: Programs::new(ebpf, devices, options.place.clone(), options.attach)
+            .map_err(LoadError::Filters)?,
         logger,
         memory,
         floors: former.floors(),

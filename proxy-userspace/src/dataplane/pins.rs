@@ -38,6 +38,9 @@ pub enum PinError {
     /// The network namespace does not say who it is.
     #[error("the network namespace has no cookie")]
     Cookie(#[source] io::Error),
+    /// A filter or its queueing discipline cannot be removed.
+    #[error("cannot remove a filter")]
+    Filter(#[source] io::Error),
     /// An operation on a file or directory failed.
     #[error("cannot {verb} {}", path.display())]
     Io {
@@ -96,8 +99,27 @@ impl Place {
     pub fn others(&self) -> Vec<PathBuf> {
         let own = self.pins();
         let mut all = entries(&self.folder());
-        all.retain(|path| *path != own && path.is_dir());
+        all.retain(|path| *path != own && is_layout(path));
         all
+    }
+
+    /// What notes that the queueing discipline for filters of a device is ours: the file system
+    /// has no plain files.
+    pub(super) fn hooks_made(&self, device: u32) -> PathBuf {
+        self.folder().join(format!("{HOOKS}{device}"))
+    }
+
+    /// The devices of which that is noted.
+    pub(super) fn made_hooks(&self) -> Vec<u32> {
+        let all = entries(&self.folder()).into_iter();
+        all.filter_map(|path| {
+            path.file_name()?
+                .to_str()?
+                .strip_prefix(HOOKS)?
+                .parse()
+                .ok()
+        })
+        .collect()
     }
 
     /// Makes the folders, and mounts the file system where that is missing and allowed.
@@ -136,6 +158,14 @@ impl Place {
     }
 }
 
+const HOOKS: &str = "clsact-";
+
+/// Whether a path is a folder of pins.
+pub(super) fn is_layout(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    path.is_dir() && name.is_some_and(|name| name.starts_with("layout-"))
+}
+
 /// Whether a path, or what there is of it, lies on a BPF file system.
 fn is_bpf(path: &Path) -> bool {
     let found = path.ancestors().find(|path| path.exists());
@@ -153,23 +183,68 @@ pub(super) fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Name of the pin of a link.
-pub(super) fn link_name(device: u32, direction: Direction) -> String {
-    match direction {
-        Direction::Ingress => format!("in-{device}"),
-        Direction::Egress => format!("eg-{device}"),
+/// The pin of a link, as its name tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LinkPin {
+    /// Index of the device.
+    pub(super) device: u32,
+    /// Which hook.
+    pub(super) direction: Direction,
+    /// Whether it stands at the other end of the programs of its hook than usual.
+    pub(super) is_reversed: bool,
+    /// Whether it was about to take the place of another.
+    pub(super) is_draft: bool,
+}
+
+impl LinkPin {
+    /// The usual one of a device.
+    pub(super) const fn new(device: u32, direction: Direction) -> Self {
+        Self {
+            device,
+            direction,
+            is_reversed: false,
+            is_draft: false,
+        }
+    }
+
+    /// The link that is pinned at a path, if it is one.
+    pub(super) fn parse(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let (name, is_draft) = stripped(name, DRAFT);
+        let (name, is_reversed) = stripped(name, REVERSED);
+        let (direction, device) = name.split_once('-')?;
+        let direction = match direction {
+            "in" => Direction::Ingress,
+            "eg" => Direction::Egress,
+            _ => return None,
+        };
+        Some(Self {
+            device: device.parse().ok()?,
+            direction,
+            is_reversed,
+            is_draft,
+        })
+    }
+
+    /// Its name.
+    pub(super) fn name(self) -> String {
+        let direction = match self.direction {
+            Direction::Ingress => "in",
+            Direction::Egress => "eg",
+        };
+        let reversed = if self.is_reversed { REVERSED } else { "" };
+        let draft = if self.is_draft { DRAFT } else { "" };
+        format!("{direction}-{}{reversed}{draft}", self.device)
     }
 }
 
-/// The device and direction of the link that is pinned at a path, if it is one.
-pub(super) fn parse_link(path: &Path) -> Option<(Direction, u32)> {
-    let (direction, device) = path.file_name()?.to_str()?.split_once('-')?;
-    let direction = match direction {
-        "in" => Direction::Ingress,
-        "eg" => Direction::Egress,
-        _ => return None,
-    };
-    Some((direction, device.parse().ok()?))
+const REVERSED: &str = "-reversed";
+/// As of maps.
+const DRAFT: &str = "~";
+
+fn stripped<'a>(name: &'a str, end: &str) -> (&'a str, bool) {
+    name.strip_suffix(end)
+        .map_or((name, false), |name| (name, true))
 }
 
 /// Removes a pin; whether it was there.
@@ -187,12 +262,35 @@ mod tests {
 
     #[test]
     fn a_link_is_known_by_its_name() {
+        let mut names = Vec::new();
         for direction in [Direction::Ingress, Direction::Egress] {
-            let path = Path::new("/x").join(link_name(7, direction));
-            assert_eq!(Some((direction, 7)), parse_link(&path));
+            for (is_reversed, is_draft) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let link = LinkPin {
+                    is_reversed,
+                    is_draft,
+                    ..LinkPin::new(7, direction)
+                };
+                let path = Path::new("/x").join(link.name());
+                assert_eq!(Some(link), LinkPin::parse(&path));
+                names.push(link.name());
+            }
         }
-        assert_eq!(None, parse_link(Path::new("/x/FLOWS4")));
-        assert_eq!(None, parse_link(Path::new("/x/in-x")));
+        let expected = [
+            "in-7",
+            "in-7~",
+            "in-7-reversed",
+            "in-7-reversed~", //
+            "eg-7",
+            "eg-7~",
+            "eg-7-reversed",
+            "eg-7-reversed~",
+        ];
+        assert_eq!(expected, *names);
+        assert_eq!(None, LinkPin::parse(Path::new("/x/FLOWS4")));
+        assert_eq!(None, LinkPin::parse(Path::new("/x/FLOWS4~")));
+        assert_eq!(None, LinkPin::parse(Path::new("/x/in-x")));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod batch;
 pub(super) mod link;
 pub(super) mod pin;
+pub(super) mod program;
 pub(super) mod run;
 mod shared;
 mod walk;

@@ -1,13 +1,15 @@
 //! The devices, addresses and default routes of this network namespace, as the kernel reports them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::route::RouteMessage;
+
+use super::routes::DefaultRoutes;
 
 /// A network device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,18 +30,14 @@ pub struct Link {
     pub lower: Option<u32>,
     /// Its MAC address, if it has one of that length.
     pub mac: Option<[u8; 6]>,
-    /// Whether the device it is paired with, or built on, is in another network namespace.
+    /// Whether what it is paired with, or built on, is in another network namespace.
     pub is_paired_elsewhere: bool,
+    /// Whether it is switched on.
+    pub is_up: bool,
     /// Rises when the device appears: one that went to another namespace and came back has its
     /// old index but none of its old links.
     pub incarnation: u64,
 }
-
-/// `RT_TABLE_LOCAL`, which says what is delivered here.
-const LOCAL_TABLE: u8 = 255;
-
-/// Family, table and metric of a default route.
-type RouteKey = (u8, u32, u32);
 
 /// Devices, addresses and default routes.
 #[derive(Debug, Default)]
@@ -47,7 +45,7 @@ pub struct Links {
     by_index: BTreeMap<u32, Link>,
     addresses: HashMap<u32, HashSet<IpAddr>>,
     networks: HashMap<u32, HashSet<IpNet>>,
-    default_routes: HashMap<RouteKey, BTreeSet<u32>>,
+    routes: DefaultRoutes,
     appeared: u64,
 }
 
@@ -74,9 +72,13 @@ impl Links {
 
     /// Whether a default route leads out of a device.
     pub fn has_default_route(&self, index: u32) -> bool {
-        self.default_routes
-            .values()
-            .any(|devices| devices.contains(&index))
+        self.routes.lead_out_of(index)
+    }
+
+    /// The devices of this namespace that are built on a device.
+    pub fn stacked_on(&self, index: u32) -> impl Iterator<Item = &Link> {
+        self.iter()
+            .filter(move |link| link.lower == Some(index) && !link.is_paired_elsewhere)
     }
 
     /// A device is there, or has changed.
@@ -85,6 +87,11 @@ impl Links {
             return;
         };
         link.incarnation = if let Some(known) = self.by_index.get(&link.index) {
+            match (known.is_up, link.is_up) {
+                (true, false) => self.routes.device_down(link.index),
+                (false, true) => self.routes.device_up(link.index),
+                _ => {}
+            }
             known.incarnation
         } else {
             self.appeared += 1;
@@ -103,9 +110,7 @@ impl Links {
         self.by_index.remove(&index);
         self.addresses.remove(&index);
         self.networks.remove(&index);
-        for devices in self.default_routes.values_mut() {
-            devices.remove(&index);
-        }
+        self.routes.device_gone(index);
     }
 
     /// A device has an address.
@@ -124,34 +129,30 @@ impl Links {
 
     /// A device has an address no more.
     pub fn address_gone(&mut self, message: &AddressMessage) {
-        let known = self.networks.get_mut(&message.header.index);
-        if let (Some(known), Some(network)) = (known, network(message)) {
+        let index = message.header.index;
+        if let (Some(known), Some(network)) = (self.networks.get_mut(&index), network(message)) {
             known.remove(&network);
         }
-        let known = self.addresses.get_mut(&message.header.index);
-        if let (Some(known), Some(addr)) = (known, address(message)) {
-            known.remove(&addr);
+        let (Some(known), Some(addr)) = (self.addresses.get_mut(&index), address(message)) else {
+            return;
+        };
+        known.remove(&addr);
+        if addr.is_ipv4() && !known.iter().any(IpAddr::is_ipv4) {
+            self.routes.no_ipv4(index);
+        }
+        if !self.addresses.values().any(|known| known.contains(&addr)) {
+            self.routes.source_gone(addr);
         }
     }
 
     /// A route is there; `replaces` says that it takes the place of those like it.
     pub fn route_set(&mut self, message: &RouteMessage, replaces: bool) {
-        if let Some((key, devices)) = default_route(message) {
-            let known = self.default_routes.entry(key).or_default();
-            if replaces {
-                known.clear();
-            }
-            known.extend(devices);
-        }
+        self.routes.set(message, replaces);
     }
 
     /// A route is gone.
     pub fn route_gone(&mut self, message: &RouteMessage) {
-        if let Some((key, devices)) = default_route(message)
-            && let Some(known) = self.default_routes.get_mut(&key)
-        {
-            known.retain(|device| !devices.contains(device));
-        }
+        self.routes.gone(message);
     }
 
     /// Takes over which devices were known before everything was read anew.
@@ -178,6 +179,7 @@ fn link(message: &LinkMessage) -> Option<Link> {
         index: message.header.index,
         hardware: message.header.link_layer_type.into(),
         is_loopback: message.header.flags.contains(LinkFlags::Loopback),
+        is_up: message.header.flags.contains(LinkFlags::Up),
         ..Link::default()
     };
     for attribute in &message.attributes {
@@ -234,35 +236,10 @@ fn network(message: &AddressMessage) -> Option<IpNet> {
     IpNet::new(own, message.header.prefix_len).ok()
 }
 
-/// Table and metric of a default route, and the devices it leads out of.
-fn default_route(message: &RouteMessage) -> Option<(RouteKey, Vec<u32>)> {
-    let header = &message.header;
-    let is_default = header.destination_prefix_length == 0
-        && header.kind == RouteType::Unicast
-        && header.table != LOCAL_TABLE;
-    if !is_default {
-        return None;
-    }
-    let (mut table, mut metric) = (u32::from(header.table), 0);
-    let mut devices = Vec::new();
-    for attribute in &message.attributes {
-        match attribute {
-            RouteAttribute::Table(number) => table = *number,
-            RouteAttribute::Priority(number) => metric = *number,
-            RouteAttribute::Oif(device) => devices.push(*device),
-            RouteAttribute::MultiPath(hops) => {
-                devices.extend(hops.iter().map(|hop| hop.interface_index));
-            }
-            _ => {}
-        }
-    }
-    Some(((header.address_family.into(), table, metric), devices))
-}
-
 #[cfg(test)]
 mod tests {
     use netlink_packet_route::link::LinkHeader;
-    use netlink_packet_route::route::RouteHeader;
+    use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteType};
 
     use super::*;
 
@@ -277,15 +254,25 @@ mod tests {
         message
     }
 
-    fn route_message(metric: u32, device: u32) -> RouteMessage {
+    fn ipv4(device: u32, last: u8) -> AddressMessage {
+        let mut message = AddressMessage::default();
+        message.header.index = device;
+        let addr = std::net::Ipv4Addr::new(192, 0, 2, last);
+        message.attributes = vec![AddressAttribute::Local(addr.into())];
+        message
+    }
+
+    /// A default route out of a device, with a source address if `last` gives its last byte.
+    fn route_message(device: u32, last: Option<u8>) -> RouteMessage {
         let mut message = RouteMessage::default();
         message.header.address_family = AddressFamily::Inet;
         message.header.kind = RouteType::Unicast;
         message.header.table = RouteHeader::RT_TABLE_MAIN;
-        message.attributes = vec![
-            RouteAttribute::Oif(device),
-            RouteAttribute::Priority(metric),
-        ];
+        message.attributes = vec![RouteAttribute::Oif(device)];
+        if let Some(last) = last {
+            let source = RouteAddress::Inet(std::net::Ipv4Addr::new(192, 0, 2, last));
+            message.attributes.push(RouteAttribute::PrefSource(source));
+        }
         message
     }
 
@@ -311,22 +298,37 @@ mod tests {
     }
 
     #[test]
-    fn default_routes_are_followed() {
+    fn default_routes_end_with_what_they_need() {
         let mut links = Links::default();
-        links.link_set(&link_message(1, "a", AddressFamily::Unspec));
-        links.route_set(&route_message(0, 1), false);
-        links.route_set(&route_message(100, 2), false);
-        assert!(links.has_default_route(1) && links.has_default_route(2));
-        links.route_set(&route_message(0, 3), true);
-        assert!(!links.has_default_route(1) && links.has_default_route(3));
-        links.route_gone(&route_message(100, 2));
-        assert!(!links.has_default_route(2));
-        links.link_gone(&link_message(3, "c", AddressFamily::Unspec));
-        assert!(!links.has_default_route(3));
-        let mut blackhole = route_message(0, 4);
-        blackhole.header.kind = RouteType::BlackHole;
-        links.route_set(&blackhole, false);
-        assert!(!links.has_default_route(4));
+        let mut up = link_message(1, "a", AddressFamily::Unspec);
+        up.header.flags = LinkFlags::Up;
+        let down = link_message(1, "a", AddressFamily::Unspec);
+        links.link_set(&up);
+        links.route_set(&route_message(1, None), false);
+        assert!(links.has_default_route(1));
+        links.link_set(&down);
+        assert!(!links.has_default_route(1));
+
+        links.link_set(&up);
+        links.address_set(&ipv4(1, 1));
+        links.address_set(&ipv4(1, 2));
+        links.route_set(&route_message(1, None), false);
+        links.address_gone(&ipv4(1, 1));
+        assert!(links.has_default_route(1));
+        links.address_gone(&ipv4(1, 2));
+        assert!(!links.has_default_route(1));
+
+        links.address_set(&ipv4(1, 1));
+        links.address_set(&ipv4(1, 2));
+        links.address_set(&ipv4(2, 1));
+        links.route_set(&route_message(1, Some(1)), false);
+        links.address_gone(&ipv4(1, 1));
+        assert!(links.has_default_route(1), "another device has the address");
+        links.address_gone(&ipv4(2, 1));
+        assert!(!links.has_default_route(1));
+        links.route_set(&route_message(1, None), false);
+        links.link_gone(&up);
+        assert!(!links.has_default_route(1));
     }
 
     #[test]

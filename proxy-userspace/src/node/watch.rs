@@ -1,9 +1,10 @@
 //! Follows the devices of this network namespace by rtnetlink.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use netlink_packet_core::{NLM_F_REPLACE, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::RouteMessage;
@@ -13,9 +14,9 @@ use thiserror::Error;
 use tokio::sync::watch::{Receiver, Sender};
 use tracing::{debug, info, warn};
 
-use super::bridge::Bridge;
-use super::class::{Device, Reason, Verdict, classify};
-use super::links::{Link, Links};
+use super::class::Reason;
+use super::device::Devices;
+use super::links::Links;
 
 /// Room for bursts of messages: hundreds of pods can start at once.
 const RECEIVE_BUFFER: usize = 1 << 20;
@@ -34,35 +35,20 @@ pub enum WatchError {
     Ended,
 }
 
-/// Keeps `devices` at those to attach to, by index, until nobody looks any more; it holds nothing
-/// before they are known. `node` holds the
-/// addresses of this node's Node object.
+/// Keeps `devices` at those of this network namespace until nobody looks any more; it holds
+/// nothing before they are known. `node` holds the addresses of this node's Node object.
 pub async fn watch(
     mut node: Receiver<BTreeSet<IpAddr>>,
-    devices: Sender<Option<BTreeMap<u32, Device>>>,
+    devices: Sender<Option<Devices>>,
 ) -> Result<(), WatchError> {
-    // One socket for both, subscribed before anything is listed: nothing falls in between.
-    let (mut connection, handle, mut messages) = rtnetlink::new_multicast_connection(&[
-        MulticastGroup::Link,
-        MulticastGroup::Ipv4Ifaddr,
-        MulticastGroup::Ipv6Ifaddr,
-        MulticastGroup::Ipv4Route,
-        MulticastGroup::Ipv6Route,
-    ])?;
-    connection
-        .socket_mut()
-        .socket_mut()
-        .set_rx_buf_sz(RECEIVE_BUFFER)?;
-    let connection = tokio::spawn(connection);
-    let _guard = AbortOnDrop(connection);
-
-    let mut links = list(&handle).await?;
+    let mut session = Session::begin().await?;
     let mut said = HashMap::new();
     loop {
-        let wanted = wanted(&links, &node.borrow_and_update().clone(), &mut said);
+        let sorted = Devices::sort(&session.links, &node.borrow_and_update());
+        say(&session.links, &sorted, &mut said);
         devices.send_if_modified(|known| {
-            let is_new = known.as_ref() != Some(&wanted);
-            *known = Some(wanted);
+            let is_new = known.as_ref() != Some(&sorted);
+            *known = Some(sorted);
             is_new
         });
         tokio::select! {
@@ -72,23 +58,68 @@ pub async fn watch(
                     return Ok(());
                 }
             }
-            message = messages.next() => {
-                let Some((message, _)) = message else {
-                    return Err(WatchError::Ended);
-                };
-                let mut lost = !note(message, &mut links);
-                // What has already come in is looked at together.
-                while let Ok((message, _)) = messages.try_recv() {
-                    lost |= !note(message, &mut links);
-                }
-                if lost {
+            followed = session.follow() => match followed? {
+                Followed::Changes => {}
+                Followed::Lost => {
                     info!("netlink messages were lost, listing all devices again");
-                    let mut anew = list(&handle).await?;
-                    anew.succeed(&links);
-                    links = anew;
+                    // By another socket: what this one still holds is older than what was lost.
+                    let mut anew = Session::begin().await?;
+                    anew.links.succeed(&session.links);
+                    session = anew;
                 }
-            }
+            },
         }
+    }
+}
+
+/// A netlink socket and what was learned by it.
+struct Session {
+    links: Links,
+    messages: BoxStream<'static, NetlinkMessage<RouteNetlinkMessage>>,
+    _connection: AbortOnDrop,
+}
+
+enum Followed {
+    Changes,
+    Lost,
+}
+
+impl Session {
+    async fn begin() -> Result<Self, WatchError> {
+        // One socket for both, subscribed before anything is listed: nothing falls in between.
+        let (mut connection, handle, messages) = rtnetlink::new_multicast_connection(&[
+            MulticastGroup::Link,
+            MulticastGroup::Ipv4Ifaddr,
+            MulticastGroup::Ipv6Ifaddr,
+            MulticastGroup::Ipv4Route,
+            MulticastGroup::Ipv6Route,
+        ])?;
+        connection
+            .socket_mut()
+            .socket_mut()
+            .set_rx_buf_sz(RECEIVE_BUFFER)?;
+        let connection = AbortOnDrop(tokio::spawn(connection));
+        Ok(Self {
+            links: list(&handle).await?,
+            messages: messages.map(|(message, _)| message).boxed(),
+            _connection: connection,
+        })
+    }
+
+    /// Waits for a message, and takes in what has come by then.
+    async fn follow(&mut self) -> Result<Followed, WatchError> {
+        let Some(message) = self.messages.next().await else {
+            return Err(WatchError::Ended);
+        };
+        let mut is_whole = note(message, &mut self.links);
+        while let Some(Some(message)) = self.messages.next().now_or_never() {
+            is_whole &= note(message, &mut self.links);
+        }
+        Ok(if is_whole {
+            Followed::Changes
+        } else {
+            Followed::Lost
+        })
     }
 }
 
@@ -148,45 +179,37 @@ fn note(message: NetlinkMessage<RouteNetlinkMessage>, links: &mut Links) -> bool
     true
 }
 
-/// The devices to attach to. What a device is taken for is said once, and again when it changes.
-fn wanted(
-    links: &Links,
-    node: &BTreeSet<IpAddr>,
-    said: &mut HashMap<u64, Verdict>,
-) -> BTreeMap<u32, Device> {
-    let mut devices = BTreeMap::new();
+/// Says what a device is taken for: once, and again when it changes.
+fn say(links: &Links, devices: &Devices, said: &mut HashMap<u64, String>) {
     let mut now = HashMap::new();
     for link in links.iter() {
-        let verdict = classify(link, links, node);
-        if said.get(&link.incarnation) != Some(&verdict) {
-            say(link, verdict);
+        let (wanted, other) = (
+            devices.wanted.get(&link.index),
+            devices.others.get(&link.index),
+        );
+        let text = match (wanted, other) {
+            (Some(device), _) => device.class.to_string(),
+            (_, Some(other)) => other.reason.to_string(),
+            _ => continue,
+        };
+        if said.get(&link.incarnation) != Some(&text) {
+            let kind = link.kind.as_deref().unwrap_or("hardware");
+            let device = &*link.name;
+            match other.map(|other| other.reason) {
+                None => debug!(device, kind, class = text, "device found"),
+                Some(Reason::Unknown | Reason::Header) => {
+                    warn!(
+                        device,
+                        kind,
+                        hardware = link.hardware,
+                        reason = text,
+                        "device left alone"
+                    );
+                }
+                Some(_) => debug!(device, kind, reason = text, "device left alone"),
+            }
         }
-        now.insert(link.incarnation, verdict);
-        if let Verdict::Takes(class, framing) = verdict {
-            let device = Device {
-                index: link.index,
-                name: link.name.clone(),
-                framing,
-                class,
-                incarnation: link.incarnation,
-                bridge: Bridge::of(link, links),
-            };
-            devices.insert(link.index, device);
-        }
+        now.insert(link.incarnation, text);
     }
     *said = now;
-    devices
-}
-
-fn say(link: &Link, verdict: Verdict) {
-    let kind = link.kind.as_deref().unwrap_or("hardware");
-    match verdict {
-        Verdict::Takes(class, _) => {
-            debug!(device = %link.name, kind, %class, "device found");
-        }
-        Verdict::Skip(reason @ Reason::Unknown) => {
-            warn!(device = %link.name, kind, hardware = link.hardware, %reason, "device left alone");
-        }
-        Verdict::Skip(reason) => debug!(device = %link.name, kind, %reason, "device left alone"),
-    }
 }

@@ -5,7 +5,7 @@ use proxy_common::net::Proto;
 use rustix::thread::CapabilitySet;
 
 use super::is_root;
-use super::object::Object;
+use super::object::{MOVING, Object};
 use super::privilege::{SHIPPED, with_only};
 use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
 
@@ -21,6 +21,7 @@ fn every_program_loads_and_runs_with_the_shipped_capabilities_at_the_highest_lim
         let endpoints: Vec<_> = (1..=20).map(|id| (endpoint_addr(false, id), 80)).collect();
         world.service((vip(false, 1), 80), Proto::TCP, &endpoints);
         let mut object = Object::load_all(settings);
+        object.load_programs(&MOVING);
         object.write(&world.tables);
         object.run("tc_in", &[0; 64]).unwrap();
     });
@@ -32,6 +33,8 @@ fn no_program_loads_without_the_bpf_capability() {
     if !is_root() {
         return;
     }
+    // Aya asks the kernel once in a process what it can do, and must not do so in there.
+    aya::features();
     let without = SHIPPED.difference(CapabilitySet::BPF);
     let refused = with_only(without, || {
         Object::load(Settings::with_hz(250));

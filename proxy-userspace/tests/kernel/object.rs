@@ -13,6 +13,18 @@ use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 
 pub(super) use kube_lottery::dataplane::load::PROGRAMS;
 
+/// Those that are loaded when something moves or is looked into.
+pub(super) const MOVING: [&str; 8] = [
+    "tc_in_once",
+    "tc_in_port_once",
+    "tc_in_uplink_port_once",
+    "tc_eg_once",
+    "tc_in_l3_once",
+    "tc_eg_l3_once",
+    "see_first",
+    "see_last",
+];
+
 /// A loaded object.
 pub(super) struct Object {
     ebpf: Ebpf,
@@ -62,6 +74,17 @@ impl Object {
     /// What removes flows that are over.
     pub(super) fn sweeper(&self) -> Sweeper {
         Sweeper::of(&self.ebpf).unwrap()
+    }
+
+    /// Loads more programs.
+    pub(super) fn load_programs(&mut self, names: &[&str]) {
+        for name in names {
+            let program: &mut SchedClassifier =
+                self.ebpf.program_mut(name).unwrap().try_into().unwrap();
+            if let Err(error) = program.load() {
+                panic!("{name}: {error:#?}");
+            }
+        }
     }
 
     pub(super) fn program(&self, name: &str) -> &SchedClassifier {

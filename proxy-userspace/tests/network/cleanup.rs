@@ -77,7 +77,7 @@ fn cleanup_leaves_nothing_behind() {
     );
 }
 
-fn run(node: &Host, args: &[&str]) -> Output {
+pub(super) fn run(node: &Host, args: &[&str]) -> Output {
     let mut command = node.namespace.command(&binary().display().to_string());
     command.args(args).output().unwrap()
 }

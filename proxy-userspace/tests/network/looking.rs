@@ -35,9 +35,9 @@ fn picks_shares_and_live_flows_add_up() {
         vec![[12, 12], [12, 12], [5, 5], [5, 5]],
         picks_and_flows(&world)
     );
-    let by_name = json(&world, &["services", "default/web", "-o", "json"]);
-    assert_eq!(json(&world, &["services", "-o", "json"]), by_name);
-    let status = json(&world, &["status", "-o", "json", "--flows"]);
+    let by_name = world.json(&["services", "default/web"]);
+    assert_eq!(world.json(&["services"]), by_name);
+    let status = world.json(&["status", "--flows"]);
     assert_eq!(34, counter(&status, "new-flow"));
     assert_eq!(true, status["healthy"]);
 
@@ -51,8 +51,8 @@ fn picks_shares_and_live_flows_add_up() {
 
 /// Picks and live flows of each service port, which must be the sums over its endpoints.
 fn picks_and_flows(world: &World) -> Vec<[u64; 2]> {
-    let services = json(world, &["services", "-o", "json"]);
-    let endpoints = json(world, &["endpoints", "-o", "json"]);
+    let services = world.json(&["services"]);
+    let endpoints = world.json(&["endpoints"]);
     let endpoints = endpoints["items"].as_array().unwrap();
     let mut all = Vec::new();
     for port in services["items"][0]["ports"].as_array().unwrap() {
@@ -74,6 +74,37 @@ fn picks_and_flows(world: &World) -> Vec<[u64; 2]> {
         all.push([sum("picks"), sum("flows")]);
     }
     all
+}
+
+#[test]
+fn every_device_is_told_of() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    world.lab.pods(1, 2).unwrap();
+    world.start();
+    let table = world.look(&["devices", "-o", "wide", "--no-headers"]).text;
+    let rows: Vec<Vec<_>> = table
+        .lines()
+        .map(|line| line.split_whitespace().skip(1).take(6).collect())
+        .collect();
+    let expected = [
+        ["lo", "hardware", "-", "-", "left-alone", "-"],
+        ["eth0", "veth", "uplink", "tcx", "attached", "ethernet"],
+        ["pod2", "veth", "pod", "tcx", "attached", "ethernet"],
+        ["pod3", "veth", "pod", "tcx", "attached", "ethernet"],
+    ];
+    for row in expected {
+        assert!(rows.contains(&row.to_vec()), "{table}");
+    }
+    let lo = world.device("lo").unwrap();
+    assert_eq!("it carries no traffic of others", lo["reason"]);
+    assert!(
+        world
+            .look(&["devices", "-o", "yaml"])
+            .text
+            .contains("kind: DeviceList")
+    );
 }
 
 #[test]
@@ -131,7 +162,7 @@ default    web   web-udp  UDP    [fd00:10:96::a]:80    2/2      0      0      2
     );
     let yaml = world.look(&["services", "-A", "-o", "yaml"]).text;
     let yaml: Value = serde_saphyr::from_str(&yaml).unwrap();
-    assert_eq!(json(&world, &["services", "-o", "json"]), yaml);
+    assert_eq!(world.json(&["services"]), yaml);
     assert_eq!("kube-lottery.io/v1", yaml["apiVersion"]);
     assert_eq!("ServiceList", yaml["kind"]);
 }
@@ -218,10 +249,6 @@ fn expect_line(status: &Answer, line: &str) {
         "{}",
         status.text
     );
-}
-
-fn json(world: &World, command: &[&str]) -> Value {
-    serde_json::from_str(&world.look(command).text).unwrap()
 }
 
 fn counter(status: &Value, name: &str) -> u64 {

@@ -19,6 +19,7 @@ use xtask::stats;
 /// Fields are dropped in this order: a failing test shows the log, then the state of the nodes.
 pub(super) struct World {
     proxies: Vec<Proxy>,
+    servers: Vec<Server>,
     pub(super) manifests: Manifests,
     pub(super) lab: Lab,
 }
@@ -44,6 +45,7 @@ impl World {
         let lab = Lab::with_network(nodes, network).unwrap();
         Some(Self {
             proxies: Vec::new(),
+            servers: Vec::new(),
             manifests: Manifests::with_nodes(&lab, "manifests").unwrap(),
             lab,
         })
@@ -115,6 +117,33 @@ impl World {
         }
     }
 
+    /// The same as JSON.
+    pub(super) fn json(&self, command: &[&str]) -> serde_json::Value {
+        let answer = self.look(&[command, &["-o", "json"]].concat());
+        serde_json::from_str(&answer.text).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+    }
+
+    /// What `devices` says of a device of the first node; nothing if it does not know it.
+    pub(super) fn device(&self, name: &str) -> Option<serde_json::Value> {
+        let list = self.json(&["devices"]);
+        let mut all = list["items"].as_array().unwrap().iter();
+        all.find(|device| device["name"] == name).cloned()
+    }
+
+    /// Waits until `devices` says so of a device of the first node.
+    pub(super) fn wait_for_device(
+        &self,
+        name: &str,
+        is_so: impl Fn(&serde_json::Value) -> bool,
+    ) -> serde_json::Value {
+        let mut found = None;
+        wait_until(&format!("{name} is as it should be"), || {
+            found = self.device(name);
+            found.as_ref().is_some_and(&is_so)
+        });
+        found.unwrap()
+    }
+
     /// Where the proxy of the first node answers.
     pub(super) fn control_socket(&self) -> PathBuf {
         self.lab.folder().join("node1.sock")
@@ -128,6 +157,11 @@ impl World {
     /// What the proxy of the first node has logged.
     pub(super) fn log(&self) -> String {
         self.proxies[0].log()
+    }
+
+    /// Keeps servers until the end.
+    pub(super) fn hold(&mut self, servers: Vec<Server>) {
+        self.servers.extend(servers);
     }
 
     /// Ends all proxies.
@@ -191,6 +225,20 @@ impl Drop for Paused {
 // Once for all tests of this process.
 static SWEEP: Once = Once::new();
 
+/// Runs `ip` commands inside of a host.
+pub(super) fn ip(host: &Host, lines: &[String]) {
+    for line in lines {
+        let output = host.namespace.command("ip").args(line.split(' ')).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "ip {line}: {output:?}");
+    }
+}
+
+/// Name of the node's end of a pod's device.
+pub(super) fn device_of(pod: &Host) -> String {
+    format!("pod{}", pod.addresses.v4.octets()[3])
+}
+
 /// A server that goes by the name of its host.
 pub(super) fn serve(host: &Host) -> Server {
     Server::start(host, &host.name, 8080).unwrap()
@@ -198,7 +246,7 @@ pub(super) fn serve(host: &Host) -> Server {
 
 /// Tries until it is so.
 pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(30);
     while !is_so() {
         assert!(Instant::now() < end, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(1));

@@ -36,7 +36,7 @@ pub(super) fn fed(command: &mut Command, input: &str) -> Result<String> {
 }
 
 /// Runs many `ip` commands in one process, where wanted inside of a namespace.
-pub(super) fn ip(namespace: Option<&str>, lines: &[String]) -> Result<()> {
+pub fn ip(namespace: Option<&str>, lines: &[String]) -> Result<()> {
     let mut command = Command::new("ip");
     if let Some(namespace) = namespace {
         command.args(["-n", namespace]);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 
-use super::Common;
+use super::View;
 use super::output::{self, Column, Format, columns, percent, print_object};
 use crate::control::api::{Endpoint, List};
 
@@ -28,17 +28,17 @@ const WIDE: [Column; 4] = [
     ("SLOT", true),
 ];
 
-pub(super) fn print(list: &List<Endpoint>, common: &Common) -> Result<()> {
-    if print_object(common.output, list)? {
+pub(super) fn print(list: &List<Endpoint>, view: &View) -> Result<()> {
+    if print_object(view.output, list)? {
         return Ok(());
     }
-    let is_wide = common.output == Format::Wide;
+    let is_wide = view.output == Format::Wide;
     let mut header = COLUMNS.to_vec();
     if is_wide {
         header.extend(WIDE);
     }
     let rows = list.items.iter().map(|endpoint| row(endpoint, is_wide));
-    output::print(&columns(&header, rows, common.no_headers))
+    output::print(&columns(&header, rows, view.no_headers))
 }
 
 fn row(endpoint: &Endpoint, is_wide: bool) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::Common;
+use super::View;
 use super::output::{self, Column, Format, columns, note, print_object};
 use crate::control::api::{List, Port, Service};
 
@@ -21,15 +21,11 @@ const COLUMNS: [Column; 9] = [
 /// Columns of the wide table beyond those.
 const WIDE: [Column; 2] = [("FAMILY", false), ("NUMBER", true)];
 
-pub(super) fn print(list: &List<Service>, common: &Common) -> Result<()> {
-    if print_object(common.output, list)? {
+pub(super) fn print(list: &List<Service>, view: &View) -> Result<()> {
+    if print_object(view.output, list)? {
         return Ok(());
     }
-    output::print(&table(
-        list,
-        common.output == Format::Wide,
-        common.no_headers,
-    ))?;
+    output::print(&table(list, view.output == Format::Wide, view.no_headers))?;
     for service in &list.items {
         for notice in &service.notices {
             note(&format!(

@@ -17,7 +17,7 @@ const SHOWN: usize = 10;
 pub(in crate::cli) fn execute(args: &StatusArgs) -> Result<ExitCode> {
     if let Some(directory) = directory(&args.common)? {
         let counters = maps::counters(&directory)?;
-        if !print_object(args.common.output, &counters)? {
+        if !print_object(args.common.view.output, &counters)? {
             print(&lines(&packets(&counters)))?;
         }
         return Ok(ExitCode::from(NOT_RUNNING));
@@ -26,11 +26,11 @@ pub(in crate::cli) fn execute(args: &StatusArgs) -> Result<ExitCode> {
         flows: args.flows,
         ..Scope::default()
     };
-    let status: Status = match ask(&args.common, "/v1/status", &scope)? {
+    let status: Status = match ask(&args.common.view, "/v1/status", &scope)? {
         Ok(status) => status,
         Err(code) => return Ok(code),
     };
-    if !print_object(args.common.output, &status)? {
+    if !print_object(args.common.view.output, &status)? {
         print(&screen(&status))?;
     }
     Ok(if status.healthy {
@@ -181,6 +181,8 @@ fn wrong(status: &Status) -> Vec<String> {
     );
     let refused = status.devices.refused.iter();
     all.extend(refused.map(|device| format!("{} is not attached: {}", device.name, device.reason)));
+    let impaired = status.devices.impaired.iter();
+    all.extend(impaired.map(|device| format!("{}: {}", device.name, device.reason)));
     if let Some(trouble) = &status.netfilter.trouble {
         all.push(format!("late-attach drop not in force: {trouble}"));
     }

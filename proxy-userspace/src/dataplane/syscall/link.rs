@@ -1,7 +1,8 @@
 //! Links to TCX, by the index of the device: a name may be another device's by now.
 
+use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use bytemuck::{Pod, Zeroable};
 
@@ -17,6 +18,7 @@ const BPF_LINK_DETACH: u32 = 34;
 const BPF_LINK_TYPE_TCX: u32 = 11;
 const BPF_F_BEFORE: u32 = 1 << 3;
 const BPF_F_AFTER: u32 = 1 << 4;
+const BPF_F_LINK: u32 = 1 << 13;
 
 /// Which hook of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,6 +28,15 @@ pub enum Direction {
     Ingress = 46,
     /// Packets that go out by the device.
     Egress = 47,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+        })
+    }
 }
 
 /// The part of `union bpf_attr` that creates a link to TCX.
@@ -40,21 +51,35 @@ struct CreateAttr {
     expected_revision: u64,
 }
 
-/// Attaches a program to a device: last at ingress, first at egress.
+/// Where among the programs at a hook.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::dataplane) enum Position<'a> {
+    /// Before all others.
+    First,
+    /// After all others.
+    Last,
+    /// Right before a link.
+    Before(BorrowedFd<'a>),
+}
+
+/// Attaches a program to a device. One program can be only once at a hook.
 pub(in crate::dataplane) fn create(
     program: impl AsFd,
     device: u32,
     direction: Direction,
+    position: Position<'_>,
 ) -> io::Result<OwnedFd> {
+    let (flags, relative) = match position {
+        Position::First => (BPF_F_BEFORE, 0),
+        Position::Last => (BPF_F_AFTER, 0),
+        Position::Before(link) => (BPF_F_BEFORE | BPF_F_LINK, link.as_raw_fd().cast_unsigned()),
+    };
     let mut attr = CreateAttr {
         prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),
         target_ifindex: device,
         attach_type: direction as u32,
-        flags: match direction {
-            Direction::Ingress => BPF_F_AFTER,
-            Direction::Egress => BPF_F_BEFORE,
-        },
-        relative: 0,
+        flags,
+        relative,
         pad: 0,
         expected_revision: 0,
     };
@@ -99,18 +124,20 @@ pub(in crate::dataplane) struct LinkInfo {
     kind: u32,
     /// Number of the link.
     pub(in crate::dataplane) id: u32,
-    program: u32,
+    /// Number of its program.
+    pub(in crate::dataplane) program: u32,
     pad: u32,
     /// Index of the device, 0 once that is gone; in the namespace that it is in by now.
     pub(in crate::dataplane) device: u32,
     direction: u32,
 }
 
+/// The part of `union bpf_attr` that asks what an object is.
 #[repr(C)]
-struct InfoAttr {
-    bpf_fd: u32,
-    info_len: u32,
-    info: u64,
+pub(super) struct InfoAttr {
+    pub(super) bpf_fd: u32,
+    pub(super) info_len: u32,
+    pub(super) info: u64,
 }
 
 /// What the kernel says of a link to TCX.
@@ -145,8 +172,17 @@ struct QueryAttr {
     revision: u64,
 }
 
-/// The numbers of the links of a device in this network namespace.
-pub(in crate::dataplane) fn ids(device: u32, direction: Direction) -> io::Result<Vec<u32>> {
+/// A program at a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dataplane) struct Attached {
+    /// Number of the program.
+    pub(in crate::dataplane) program: u32,
+    /// Number of the link, 0 where there is none.
+    pub(in crate::dataplane) link: u32,
+}
+
+/// What is attached to a device of this network namespace, in the order in which packets meet it.
+pub(in crate::dataplane) fn chain(device: u32, direction: Direction) -> io::Result<Vec<Attached>> {
     let mut programs = [0_u32; MOST];
     let mut links = [0_u32; MOST];
     let mut attr = QueryAttr {
@@ -169,8 +205,18 @@ pub(in crate::dataplane) fn ids(device: u32, direction: Direction) -> io::Result
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     }
-    Ok(links.into_iter().filter(|id| *id != 0).collect())
+    let pairs = programs.into_iter().zip(links);
+    let all = pairs.map(|(program, link)| Attached { program, link });
+    Ok(all.take_while(|one| one.program != 0).collect())
 }
+
+/// Whether the kernel has TCX; one that has not knows no such kind of attachment.
+pub(in crate::dataplane) fn is_supported() -> bool {
+    chain(LOOPBACK, Direction::Ingress).is_ok()
+}
+
+/// In every network namespace.
+const LOOPBACK: u32 = 1;
 
 /// The kernel has no more places at one hook of a device.
 const MOST: usize = 64;

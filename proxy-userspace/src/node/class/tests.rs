@@ -20,14 +20,16 @@ const HERE: Verdict = Verdict::Skip(Reason::PairedHere);
 const MASTER: Verdict = Verdict::Skip(Reason::SeenAtMaster);
 const PORTS: Verdict = Verdict::Skip(Reason::SeenAtPorts);
 const UNKNOWN: Verdict = Verdict::Skip(Reason::Unknown);
+const HEADER: Verdict = Verdict::Skip(Reason::Header);
 
 /// A device as the kernel reports it; the index is its place in the table.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy, Default)]
 struct Reported {
     kind: &'static str,
     /// Not Ethernet.
     layer: Option<LinkLayerType>,
     master: u32,
+    lower: u32,
     peer_elsewhere: bool,
     address: Option<IpAddr>,
     default_route: bool,
@@ -53,6 +55,7 @@ fn links(all: &[Reported]) -> Links {
         message
             .attributes
             .push(LinkAttribute::Controller(reported.master));
+        message.attributes.push(LinkAttribute::Link(reported.lower));
         if !reported.kind.is_empty() {
             let kind = InfoKind::Other(reported.kind.into());
             message
@@ -83,7 +86,7 @@ fn links(all: &[Reported]) -> Links {
 
 /// Classifies each device of a table.
 fn check(table: &[(Verdict, Reported)]) {
-    let reported: Vec<_> = table.iter().map(|(_, reported)| reported.clone()).collect();
+    let reported: Vec<_> = table.iter().map(|(_, reported)| *reported).collect();
     let links = links(&reported);
     for ((expected, reported), link) in table.iter().zip(links.iter()) {
         let verdict = classify(link, &links, &BTreeSet::from([NODE]));
@@ -91,110 +94,204 @@ fn check(table: &[(Verdict, Reported)]) {
     }
 }
 
-#[test]
-fn devices_are_told_by_their_attributes() {
-    let elsewhere = |kind| Reported {
+fn elsewhere(kind: &'static str) -> Reported {
+    Reported {
         peer_elsewhere: true,
         ..of(kind)
-    };
-    let l3 = |kind, layer| Reported {
+    }
+}
+
+fn with_address(addr: IpAddr, reported: Reported) -> Reported {
+    Reported {
+        address: Some(addr),
+        ..reported
+    }
+}
+
+fn with_default(reported: Reported) -> Reported {
+    Reported {
+        default_route: true,
+        ..reported
+    }
+}
+
+fn under(master: u32, reported: Reported) -> Reported {
+    Reported { master, ..reported }
+}
+
+fn on(lower: u32, reported: Reported) -> Reported {
+    Reported { lower, ..reported }
+}
+
+fn l3(kind: &'static str, layer: LinkLayerType) -> Reported {
+    Reported {
         layer: Some(layer),
         ..of(kind)
-    };
+    }
+}
+
+fn loopback() -> Reported {
+    Reported {
+        loopback: true,
+        ..l3("", LinkLayerType::Loopback)
+    }
+}
+
+#[test]
+fn devices_are_told_by_their_attributes() {
     check(&[
-        (
-            INTERNAL,
-            Reported {
-                loopback: true,
-                layer: Some(LinkLayerType::Loopback),
-                ..of("")
-            },
-        ),
+        (INTERNAL, loopback()),
         (INTERNAL, of("dummy")),
         (INTERNAL, of("ifb")),
+        (INTERNAL, l3("nlmon", LinkLayerType::Netlink)),
+        (INTERNAL, l3("vcan", LinkLayerType::Can)),
         (POD, elsewhere("veth")),
         (HERE, of("veth")),
         (POD, elsewhere("netkit")),
+        (HERE, of("netkit")),
         (POD, of("tun")),
-        (TUNNEL, l3("tun", LinkLayerType::None)),
         (UPLINK, of("")),
         (UPLINK, of("bond")),
+        (UPLINK, of("team")),
         (UPLINK, of("vlan")),
+        (UPLINK, of("macsec")),
         (UPLINK, of("vxlan")),
         (UPLINK, of("geneve")),
         (UPLINK, of("gretap")),
+        (UPLINK, of("ip6gretap")),
+        (UPLINK, of("erspan")),
+        (POD, of("macvlan")),
+        (POD, of("ipvlan")),
+        (UPLINK, elsewhere("macvlan")),
+        (UPLINK, elsewhere("ipvlan")),
+        (POD, of("openvswitch")),
+        (PORTS, of("bridge")),
+        (PORTS, of("vrf")),
+        (UNKNOWN, of("someday")),
+    ]);
+}
+
+#[test]
+fn devices_without_an_ethernet_header_are_uplinks_of_another_framing() {
+    check(&[
+        (TUNNEL, l3("tun", LinkLayerType::None)),
         (TUNNEL, l3("ipip", LinkLayerType::Tunnel)),
+        (TUNNEL, l3("ip6tnl", LinkLayerType::Tunnel6)),
         (TUNNEL, l3("sit", LinkLayerType::Sit)),
         (TUNNEL, l3("gre", LinkLayerType::Ipgre)),
+        (TUNNEL, l3("ip6gre", LinkLayerType::Ip6gre)),
         (TUNNEL, l3("wireguard", LinkLayerType::None)),
-        (TUNNEL, l3("ip6tnl", LinkLayerType::Tunnel6)),
-        (POD, of("macvlan")),
-        (UPLINK, elsewhere("macvlan")),
-        (POD, of("openvswitch")),
-        (UNKNOWN, of("someday")),
-        (UNKNOWN, l3("", LinkLayerType::Infiniband)),
+        (TUNNEL, l3("vti", LinkLayerType::Tunnel)),
+        (TUNNEL, l3("xfrm", LinkLayerType::None)),
+        (TUNNEL, l3("ppp", LinkLayerType::Ppp)),
+        (UNKNOWN, l3("someday", LinkLayerType::None)),
+        // Neither of the headers that the programs read.
+        (HEADER, l3("", LinkLayerType::Infiniband)),
+        (HEADER, with_default(l3("ipoib", LinkLayerType::Infiniband))),
     ]);
 }
 
 #[test]
 fn what_carries_the_nodes_traffic_is_an_uplink_whatever_its_kind() {
-    let veth = Reported {
-        peer_elsewhere: true,
-        ..of("veth")
-    };
-    let with_address = |addr, reported: &Reported| Reported {
-        address: Some(addr),
-        ..reported.clone()
-    };
-    let with_default = |reported: &Reported| Reported {
-        default_route: true,
-        ..reported.clone()
-    };
+    let veth = || elsewhere("veth");
     check(&[
-        (UPLINK, with_address(NODE, &veth)),
-        (UPLINK, with_default(&veth)),
-        (POD, with_address(OTHER, &veth)),
-        (UPLINK, with_default(&of("veth"))),
+        (UPLINK, with_address(NODE, veth())),
+        (UPLINK, with_default(veth())),
+        (POD, with_address(OTHER, veth())),
+        (UPLINK, with_default(of("veth"))),
+        (UPLINK, with_address(NODE, of("macvlan"))),
+        (UPLINK, with_address(NODE, of("openvswitch"))),
+        (UPLINK, with_address(NODE, of("someday"))),
+        (UPLINK, with_address(NODE, of("tun"))),
         // Not even then.
-        (
-            INTERNAL,
-            Reported {
-                loopback: true,
-                address: Some(NODE),
-                ..of("")
-            },
-        ),
-        (INTERNAL, with_address(NODE, &of("dummy"))),
+        (INTERNAL, with_address(NODE, loopback())),
+        (INTERNAL, with_address(NODE, of("dummy"))),
+        (PORTS, with_default(of("bridge"))),
     ]);
 }
 
 #[test]
-fn devices_with_a_master_are_seen_where_it_makes_sense() {
-    let under = |master, kind| Reported { master, ..of(kind) };
-    let elsewhere = |master| Reported {
-        peer_elsewhere: true,
-        ..under(master, "veth")
-    };
+fn what_carries_it_under_a_tag_does_so_too() {
     check(&[
-        (PORTS, of("bridge")), // 1: pods
-        (
-            PORTS, // 2: the node's own
-            Reported {
-                default_route: true,
-                ..of("bridge")
-            },
-        ),
-        (PORTS, of("vrf")),   // 3
-        (UPLINK, of("bond")), // 4
-        (POD_PORT, elsewhere(1)),
-        (POD_PORT, under(1, "veth")),
-        (POD_PORT, under(1, "tun")),
-        (UPLINK_PORT, under(1, "")),
-        (UPLINK_PORT, under(1, "vxlan")),
-        (UPLINK_PORT, elsewhere(2)),
-        (POD, elsewhere(3)),
-        (UPLINK, under(3, "")),
-        (MASTER, under(4, "")),
-        (MASTER, under(99, "veth")),
+        (UPLINK, elsewhere("veth")), // 1
+        (UPLINK, with_address(NODE, on(1, of("vlan")))),
+        (POD, elsewhere("veth")), // 3
+        (UPLINK, on(3, of("vlan"))),
+        // Built on the device of this index in another namespace.
+        (UPLINK, with_address(NODE, on(3, elsewhere("macvlan")))),
+        // Its peer, not something below it.
+        (UPLINK, with_address(NODE, on(3, of("veth")))),
+        // What a tunnel carries is not what the device below it carries.
+        (POD, elsewhere("veth")), // 7
+        (UPLINK, with_default(on(7, of("vxlan")))),
+    ]);
+}
+
+#[test]
+fn parts_of_a_device_are_seen_at_the_whole() {
+    check(&[
+        (UPLINK, of("bond")),     // 1
+        (UPLINK, of("team")),     // 2
+        (UPLINK, of("")),         // 3: paravirtual, with a fast path
+        (POD, of("openvswitch")), // 4
+        (PORTS, of("vrf")),       // 5
+        (MASTER, under(1, of(""))),
+        (MASTER, under(2, of(""))),
+        (MASTER, under(3, of(""))),
+        (MASTER, under(4, elsewhere("veth"))),
+        (MASTER, under(4, with_default(of("")))),
+        (MASTER, under(99, elsewhere("veth"))),
+        // These are not.
+        (POD, under(5, elsewhere("veth"))),
+        (UPLINK, under(5, of(""))),
+        (UPLINK, under(5, with_default(elsewhere("veth")))),
+    ]);
+}
+
+#[test]
+fn bridge_ports_are_told_by_their_kind() {
+    check(&[
+        (PORTS, with_address(OTHER, of("bridge"))), // 1: pods
+        (POD_PORT, under(1, elsewhere("veth"))),
+        (POD_PORT, under(1, of("veth"))),
+        (POD_PORT, under(1, elsewhere("netkit"))),
+        (POD_PORT, under(1, of("tun"))),
+        (UPLINK_PORT, under(1, of(""))),
+        (UPLINK_PORT, under(1, of("bond"))),
+        (UPLINK_PORT, under(1, of("vlan"))),
+        (UPLINK_PORT, under(1, of("vxlan"))),
+        (UPLINK_PORT, under(1, of("macvlan"))),
+        (INTERNAL, under(1, of("dummy"))),
+        (UNKNOWN, under(1, of("someday"))),
+        (UPLINK_PORT, under(1, with_address(NODE, elsewhere("veth")))),
+    ]);
+}
+
+#[test]
+fn pods_on_the_bridge_of_the_nodes_own_network_are_pods() {
+    for bridge in [with_address(NODE, of("bridge")), with_default(of("bridge"))] {
+        check(&[
+            (PORTS, bridge), // 1
+            (UPLINK_PORT, under(1, of(""))),
+            (POD_PORT, under(1, elsewhere("veth"))),
+            (POD_PORT, under(1, of("tun"))),
+        ]);
+        check(&[
+            (PORTS, bridge),
+            (UPLINK_PORT, under(1, of("vxlan"))),
+            (POD_PORT, under(1, elsewhere("veth"))),
+        ]);
+        // A node that is a container: the way out is one of its veths.
+        check(&[
+            (PORTS, bridge),
+            (UPLINK_PORT, under(1, elsewhere("veth"))),
+            (POD_PORT, under(1, of("tun"))),
+        ]);
+    }
+    // By a VLAN on the bridge.
+    check(&[
+        (PORTS, of("bridge")), // 1
+        (UPLINK, with_address(NODE, on(1, of("vlan")))),
+        (UPLINK_PORT, under(1, elsewhere("veth"))),
     ]);
 }
