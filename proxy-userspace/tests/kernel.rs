@@ -15,6 +15,7 @@
 mod kernel {
     mod agreement;
     mod capability;
+    mod capacity;
     mod cost;
     mod frames;
     mod generate;

@@ -77,6 +77,36 @@ fn ten_thousand_services_of_ten_endpoints() {
     wait_until("all is well", || world.look(&["status"]).code == 0);
 }
 
+/// Services that come and go a hundred at a time.
+const AT_ONCE: usize = 100;
+
+/// Field report B210: 50,000 of them in the long form.
+#[test]
+fn services_that_come_and_go_leave_no_memory_behind() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let items: Vec<_> = (0..AT_ONCE).flat_map(|n| [service(n), slice(n)]).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let folder = world.manifests.folder().to_path_buf();
+    world.start();
+    let cycle = || {
+        std::fs::write(folder.join(".draft"), &list).unwrap();
+        std::fs::rename(folder.join(".draft"), folder.join("all.json")).unwrap();
+        wait_until("they are served", || {
+            status(&world).tables.services == AT_ONCE
+        });
+        std::fs::remove_file(folder.join("all.json")).unwrap();
+        wait_until("they are gone", || status(&world).tables.services == 0);
+    };
+    // The allocator has its share by then.
+    (0..10).for_each(|_| cycle());
+    let before = memory(world.pid(), "VmRSS:");
+    (0..if is_long() { 500 } else { 10 }).for_each(|_| cycle());
+    let grown = memory(world.pid(), "VmRSS:").saturating_sub(before);
+    assert!(grown < 20_000, "{before} kB have grown by {grown} kB");
+}
+
 fn service(n: usize) -> Value {
     json!({
         "apiVersion": "v1",

@@ -2,6 +2,7 @@
 
 use super::*;
 
+// Field report B180.
 #[test]
 fn what_fits_is_served_and_the_rest_is_named_and_served_when_there_is_room() {
     let mut world = World::new(limits(1, 3, 16));
@@ -63,6 +64,7 @@ fn a_set_without_room_stays_as_it_is_until_there_is_some() {
     assert!(!world.plan.is_waiting());
 }
 
+// Field report B182.
 #[test]
 fn a_service_port_has_at_most_65535_endpoints() {
     let mut world = World::new(Limits::default());
