@@ -98,8 +98,14 @@ impl State {
     /// Whether the connection has come to its end: FIN both ways, or a RST that stands.
     #[inline(always)]
     pub const fn is_closed(self) -> bool {
+        self.is_finished() || self.0 & (Self::RST_CLIENT.0 | Self::RST_ENDPOINT.0) != 0
+    }
+
+    /// Whether both sides have said FIN.
+    #[inline(always)]
+    pub const fn is_finished(self) -> bool {
         let fins = Self::FIN_CLIENT.0 | Self::FIN_ENDPOINT.0;
-        self.0 & fins == fins || self.0 & (Self::RST_CLIENT.0 | Self::RST_ENDPOINT.0) != 0
+        self.0 & fins == fins
     }
 
     /// Whether the end has begun.

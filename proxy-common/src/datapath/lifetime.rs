@@ -49,18 +49,24 @@ pub fn is_over(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
 
 /// Whether the table may forget a half.
 ///
-/// Later than [`is_over`] says so of a connection that has been closed: what is left of it on its
-/// way must not be taken for something new.
+/// Later than [`is_over`] says so: what is left of a connection on its way must not be taken for
+/// something new. And one RST or FIN can be anybody's, for nothing here knows what sequence numbers
+/// it would have to have: of an established connection both sides must have said FIN, unless room
+/// is short (`hurry`).
 #[inline(always)]
-pub fn may_go(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
+pub fn may_go(proto: Proto, tier: Tier, flow: &FlowState, now: u32, hurry: bool) -> bool {
     let state = flow.marks.state();
-    if proto == Proto::UDP || !state.is_closed() {
+    if proto == Proto::UDP || !state.is_closing() {
         return is_over(proto, tier, flow, now);
     }
-    let limit = if state.any(State::RST_CLIENT.with(State::RST_ENDPOINT)) {
+    let limit = if state.is_finished() {
+        TCP_TIME_WAIT
+    } else if tier == Tier::Established && !hurry {
+        TCP_ESTABLISHED
+    } else if state.is_closed() {
         TCP_RESET
     } else {
-        TCP_TIME_WAIT
+        TCP_CLOSING
     };
     now.saturating_sub(flow.last_seen) > limit
 }
@@ -110,11 +116,32 @@ mod tests {
     #[test]
     fn a_closed_connection_is_over_at_once_and_goes_later() {
         let fins = State::FIN_CLIENT.with(State::FIN_ENDPOINT);
-        for (state, limit) in [(fins, TCP_TIME_WAIT), (State::RST_ENDPOINT, TCP_RESET)] {
+        for (tier, state, limit) in [
+            (Tier::Established, fins, TCP_TIME_WAIT),
+            (Tier::HalfOpen, fins, TCP_TIME_WAIT),
+            (Tier::HalfOpen, State::RST_ENDPOINT, TCP_RESET),
+        ] {
             let half = half(state, 1_000);
-            assert!(is_over(Proto::TCP, Tier::Established, &half, 1_000));
-            assert!(!may_go(Proto::TCP, Tier::Established, &half, 1_000 + limit));
-            assert!(may_go(Proto::TCP, Tier::Established, &half, 1_001 + limit));
+            assert!(is_over(Proto::TCP, tier, &half, 1_000));
+            assert!(!may_go(Proto::TCP, tier, &half, 1_000 + limit, false));
+            assert!(may_go(Proto::TCP, tier, &half, 1_001 + limit, false));
+        }
+    }
+
+    #[test]
+    fn what_one_packet_can_claim_ends_nothing_that_is_established_unless_room_is_short() {
+        let tier = Tier::Established;
+        for (state, hurried) in [
+            (State::RST_CLIENT, TCP_RESET),
+            (State::RST_ENDPOINT, TCP_RESET),
+            (State::FIN_CLIENT, TCP_CLOSING),
+        ] {
+            let half = half(state, 1_000);
+            let end = 1_000 + TCP_ESTABLISHED;
+            assert!(!may_go(Proto::TCP, tier, &half, end, false));
+            assert!(may_go(Proto::TCP, tier, &half, end + 1, false));
+            assert!(!may_go(Proto::TCP, tier, &half, 1_000 + hurried, true));
+            assert!(may_go(Proto::TCP, tier, &half, 1_001 + hurried, true));
         }
     }
 
@@ -128,18 +155,13 @@ mod tests {
                 State::REPLIED,
                 TCP_ESTABLISHED,
             ),
-            (
-                Proto::TCP,
-                Tier::Established,
-                State::FIN_CLIENT,
-                TCP_CLOSING,
-            ),
+            (Proto::TCP, Tier::HalfOpen, State::FIN_CLIENT, TCP_CLOSING),
             (Proto::UDP, Tier::HalfOpen, State::NEW, UDP_UNREPLIED),
             (Proto::UDP, Tier::Established, State::REPLIED, UDP_REPLIED),
         ] {
             let half = half(state, 1_000);
-            assert!(!may_go(proto, tier, &half, 1_000 + limit));
-            assert!(may_go(proto, tier, &half, 1_001 + limit));
+            assert!(!may_go(proto, tier, &half, 1_000 + limit, false));
+            assert!(may_go(proto, tier, &half, 1_001 + limit, false));
         }
     }
 }

@@ -24,16 +24,19 @@ pub const AT_ONCE: usize = 16;
 pub struct Order {
     /// The map that the keys are of: 0 the established one, 1 the half-open one.
     pub tier: u32,
+    /// 1: room is short, see [`may_go`].
+    pub hurry: u32,
 }
 
 impl Order {
     /// For keys of this tier.
-    pub const fn new(tier: Tier) -> Self {
+    pub const fn new(tier: Tier, hurry: bool) -> Self {
         Self {
             tier: match tier {
                 Tier::Established => 0,
                 Tier::HalfOpen | Tier::Renewal => 1,
             },
+            hurry: hurry as u32,
         }
     }
 
@@ -64,7 +67,7 @@ fn of_family<F: Family, P: Packet, T: Tables<F>>(packet: &P, tables: &mut T) -> 
     let Some(order) = packet.load::<Order>(eth::LEN) else {
         return 0;
     };
-    let tier = order.tier();
+    let (tier, hurry) = (order.tier(), order.hurry != 0);
     let now = tables.now();
     let mut removed = 0;
     let mut index = 0;
@@ -75,7 +78,7 @@ fn of_family<F: Family, P: Packet, T: Tables<F>>(packet: &P, tables: &mut T) -> 
         };
         let ends = tables
             .flow(tier, &key)
-            .is_some_and(|flow| may_go(key.proto(), tier, flow.state(), now));
+            .is_some_and(|flow| may_go(key.proto(), tier, flow.state(), now, hurry));
         if ends {
             tables.remove_key(tier, &key);
             removed += 1;

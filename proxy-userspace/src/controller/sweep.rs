@@ -17,10 +17,11 @@ const FULL: usize = 75;
 /// Sweeps without end; `hz` is the number of ticks of `jiffies` a second.
 pub(super) async fn run(sweeper: Sweeper, hz: u32) {
     let mut sweeper = sweeper;
+    let mut hurry = false;
     loop {
         // Walking a large table takes a tenth of a second.
         let round = tokio::task::spawn_blocking(move || {
-            let swept = sweeper.round(reader::now(hz));
+            let swept = sweeper.round(reader::now(hz), hurry);
             (sweeper, swept)
         });
         let Ok((back, swept)) = round.await else {
@@ -36,6 +37,7 @@ pub(super) async fn run(sweeper: Sweeper, hz: u32) {
             removed = swept.removed,
             "flow tables swept"
         );
+        hurry = swept.fullest > FULL;
         sleep(pause(swept)).await;
     }
 }

@@ -73,11 +73,12 @@ impl Sweeper {
         })
     }
 
-    /// Walks all flow maps once; `now` is the time by the programs' clock.
-    pub fn round(&self, now: u32) -> io::Result<Swept> {
+    /// Walks all flow maps once; `now` is the time by the programs' clock. In a `hurry`, what only
+    /// seems to have ended goes as well.
+    pub fn round(&self, now: u32, hurry: bool) -> io::Result<Swept> {
         let mut swept = Swept::default();
-        self.v4.sweep(self, eth::IPV4, now, &mut swept)?;
-        self.v6.sweep(self, eth::IPV6, now, &mut swept)?;
+        self.v4.sweep(self, eth::IPV4, (now, hurry), &mut swept)?;
+        self.v6.sweep(self, eth::IPV6, (now, hurry), &mut swept)?;
         Ok(swept)
     }
 }
@@ -96,15 +97,17 @@ impl<F: Family> Maps<F> {
         &self,
         sweeper: &Sweeper,
         protocol: u16,
-        now: u32,
+        (now, hurry): (u32, bool),
         swept: &mut Swept,
     ) -> io::Result<()> {
         for map in &self.tiers {
-            let mut frame = Frame::new(protocol, map.tier);
+            let mut frame = Frame::new(protocol, map.tier, hurry);
             let mut seen = 0;
             map.entries.walk(|key: F::FlowKey, flow: F::Flow| {
                 seen += 1;
-                if may_go(key.proto(), map.tier, flow.state(), now) && frame.push(&key) == AT_ONCE {
+                if may_go(key.proto(), map.tier, flow.state(), now, hurry)
+                    && frame.push(&key) == AT_ONCE
+                {
                     swept.removed += frame.run(sweeper)?;
                 }
                 Ok(())
@@ -147,10 +150,10 @@ struct Frame {
 }
 
 impl Frame {
-    fn new(protocol: u16, tier: Tier) -> Self {
+    fn new(protocol: u16, tier: Tier, hurry: bool) -> Self {
         let mut bytes = vec![0; eth::LEN - size_of::<u16>()];
         bytes.extend(protocol.to_be_bytes());
-        bytes.extend(bytes_of(&Order::new(tier)));
+        bytes.extend(bytes_of(&Order::new(tier, hurry)));
         Self {
             head: bytes.len(),
             bytes,

@@ -52,7 +52,7 @@ fn count(object: &mut Object) -> usize {
 
 fn left<F: Stored>(object: &mut Object, tier: Tier, now: u32) -> HashMap<F::FlowKey, F::Flow> {
     let mut flows = object.flows::<F>(tier);
-    flows.retain(|key, flow| !may_go(key.proto(), tier, flow.state(), now));
+    flows.retain(|key, flow| !may_go(key.proto(), tier, flow.state(), now, false));
     flows
 }
 
@@ -72,7 +72,7 @@ fn what_is_over_is_removed_and_nothing_else() {
                 left::<V6>(&mut object, tier, now),
             )
         });
-        let swept = sweeper.round(now).unwrap();
+        let swept = sweeper.round(now, false).unwrap();
         assert_eq!(before, swept.seen);
         assert_eq!(before - count(&mut object), swept.removed);
         for (tier, (v4, v6)) in [
@@ -98,7 +98,7 @@ fn the_program_looks_once_more_before_it_removes() {
     // Userspace takes all for over, as if every flow had begun anew since it looked.
     let swept = object
         .sweeper()
-        .round(begin + 2 * lifetime::TCP_ESTABLISHED);
+        .round(begin + 2 * lifetime::TCP_ESTABLISHED, false);
     let Swept { seen, removed, .. } = swept.unwrap();
     assert!(seen > 1_000, "{seen}");
     assert_eq!(0, removed);
