@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use etherparse::{
-    IpHeaders, IpNumber, Ipv4Header, Ipv4Options, Ipv6FlowLabel, Ipv6Header, PacketBuilder,
-    PacketBuilderStep,
+    IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv4Options, Ipv6Extensions, Ipv6FlowLabel,
+    Ipv6Header, PacketBuilder, PacketBuilderStep,
 };
 use proxy_common::abi::Settings;
 use proxy_common::datapath::memory::world::{World, client_addr, endpoint_addr, vip};
@@ -44,7 +44,7 @@ fn headers(form: Form, src: IpAddr, dst: IpAddr) -> PacketBuilderStep<IpHeaders>
                 header.options = Ipv4Options::from([1, 1, 1, 0]);
             }
             header.more_fragments = form == Form::Fragment;
-            IpHeaders::Ipv4(header, Default::default())
+            IpHeaders::Ipv4(header, Ipv4Extensions::default())
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
             let header = Ipv6Header {
@@ -56,7 +56,7 @@ fn headers(form: Form, src: IpAddr, dst: IpAddr) -> PacketBuilderStep<IpHeaders>
                 source: src.octets(),
                 destination: dst.octets(),
             };
-            IpHeaders::Ipv6(header, Default::default())
+            IpHeaders::Ipv6(header, Ipv6Extensions::default())
         }
         _ => unreachable!("both addresses are of one family"),
     };

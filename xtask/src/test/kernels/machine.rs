@@ -152,16 +152,17 @@ impl Outcome {
     fn of(said: &[String]) -> Result<Self> {
         let place = |marker: &str| {
             said.iter()
-                .position(|line| line.contains(marker))
+                .enumerate()
+                .find(|(_, line)| line.contains(marker))
                 .with_context(|| format!("it never said \"{marker}\""))
         };
-        let (begin, end) = (place(BOOTED)?, place(ENDED)?);
-        let booted = numbers_after(&said[begin], BOOTED);
-        let result = numbers_after(&said[end], ENDED);
+        let ((begin, first), (end, last)) = (place(BOOTED)?, place(ENDED)?);
+        let booted = numbers_after(first, BOOTED);
+        let result = numbers_after(last, ENDED);
         let (&[booted], &[code, ended]) = (&booted[..], &result[..]) else {
-            bail!("it said \"{}\" and \"{}\"", said[begin], said[end]);
+            bail!("it said \"{first}\" and \"{last}\"");
         };
-        let console = said[begin + 1..end].to_vec();
+        let console = said.get(begin + 1..end).unwrap_or_default().to_vec();
         let mut tally = Tally::default();
         let mut closed = false;
         for counted in console
@@ -193,7 +194,7 @@ fn numbers_after(line: &str, marker: &str) -> Vec<f64> {
 
 fn last_words(said: &[String]) -> String {
     let from = said.len().saturating_sub(LAST_WORDS);
-    said[from..].join("\n")
+    said.split_at(from).1.join("\n")
 }
 
 #[cfg(test)]
