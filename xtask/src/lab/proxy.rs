@@ -180,8 +180,9 @@ fn tail(log: &str) -> String {
 }
 
 const TAIL: usize = 40;
-const START_LIMIT: Duration = Duration::from_secs(30);
-const END_LIMIT: Duration = Duration::from_secs(5);
+// An emulated kernel takes a minute to verify the programs of two.
+const START_LIMIT: Duration = Duration::from_mins(5);
+const END_LIMIT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The modules that a machine may load.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ use super::archive::Archive;
 use super::debian::Kernel;
 use crate::process::{find, run};
 
-/// Modules by the names that they are loaded by: what clusters of network namespaces are made of,
-/// and what stands beside the programs on a node. One that a kernel has built in, or has not, is
-/// left out.
-const WANTED: [&str; 42] = [
+/// Modules by the names that they are loaded by, or how those begin: what clusters of network
+/// namespaces are made of, and what stands beside the programs on a node. One that a kernel has
+/// built in, or has not, is left out.
+const WANTED: [&str; 29] = [
     "8021q",
     "act_mirred",
     "bonding",
@@ -26,26 +26,16 @@ const WANTED: [&str; 42] = [
     "geneve",
     "ifb",
     "ip6_tables",
-    "ip6table_filter",
-    "ip6table_nat",
+    "ip6table_*",
     "ip_tables",
-    "ip_vs",
-    "ip_vs_rr",
+    "ip_vs*",
     "ipip",
-    "iptable_filter",
-    "iptable_mangle",
-    "iptable_nat",
-    "iptable_raw",
+    "iptable_*",
     "ipvlan",
     "macvlan",
-    "nf_conntrack_netlink",
-    "nf_tables",
-    "nft_chain_nat",
-    "nft_compat",
-    "nft_ct",
-    "nft_masq",
-    "nft_nat",
-    "nft_reject_inet",
+    "nf_*",
+    "nfnetlink*",
+    "nft_*",
     "sch_ingress",
     "sch_netem",
     "sctp",
@@ -53,10 +43,7 @@ const WANTED: [&str; 42] = [
     "veth",
     "vrf",
     "vxlan",
-    "xt_MASQUERADE",
-    "xt_conntrack",
-    "xt_mark",
-    "xt_statistic",
+    "xt_*",
 ];
 
 /// Modules without which a machine would show little.
@@ -138,25 +125,19 @@ pub(super) fn add(archive: &mut Archive, kernel: &Kernel) -> Result<()> {
 
 /// The files of the wanted modules and of those they need, by a list as depmod writes it.
 fn needed(dependencies: &str, wanted: &[&str]) -> BTreeSet<String> {
-    let by_name: BTreeMap<_, _> = dependencies
-        .lines()
-        .filter_map(|line| {
-            let (file, needs) = line.split_once(':')?;
-            Some((module_name(file), (file, needs)))
+    let is_wanted = |module: &str| {
+        wanted.iter().any(|name| match name.strip_suffix('*') {
+            Some(begin) => module.starts_with(begin),
+            None => module == *name,
         })
-        .collect();
-    let mut files = BTreeSet::new();
-    for name in wanted {
-        // What a module needs is listed to the end, needs of needs included.
-        if let Some((file, needs)) = by_name.get(&module_name(name)) {
-            files.extend(
-                std::iter::once(*file)
-                    .chain(needs.split_whitespace())
-                    .map(str::to_owned),
-            );
-        }
-    }
-    files
+    };
+    // What a module needs is listed to the end, needs of needs included.
+    let needs = dependencies
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(file, _)| is_wanted(&module_name(file)))
+        .flat_map(|(file, needs)| [file].into_iter().chain(needs.split_whitespace()));
+    needs.map(str::to_owned).collect()
 }
 
 /// A module's name, of its file; `-` and `_` are the same.
@@ -176,12 +157,16 @@ mod tests {
                     kernel/net/802/stp.ko: kernel/net/llc/llc.ko\n\
                     kernel/net/llc/llc.ko:\n\
                     kernel/net/sched/cls-bpf.ko:\n\
+                    kernel/net/netfilter/nft_ct.ko: kernel/net/netfilter/nf_tables.ko\n\
+                    kernel/net/netfilter/nf_tables.ko:\n\
                     kernel/drivers/net/veth.ko:\n";
-        let files = needed(list, &["bridge", "cls_bpf", "is_built_in"]);
+        let files = needed(list, &["bridge", "cls_bpf", "is_built_in", "nft_*"]);
         let expected = [
             "kernel/net/802/stp.ko",
             "kernel/net/bridge/bridge.ko",
             "kernel/net/llc/llc.ko",
+            "kernel/net/netfilter/nf_tables.ko",
+            "kernel/net/netfilter/nft_ct.ko",
             "kernel/net/sched/cls-bpf.ko",
         ];
         assert_eq!(expected.map(str::to_owned).to_vec(), Vec::from_iter(files));
@@ -189,7 +174,8 @@ mod tests {
 
     #[test]
     fn what_is_to_be_proved_is_taken_along() {
-        assert!(PROOF.iter().all(|name| WANTED.contains(name)));
+        let list = PROOF.map(|name| format!("kernel/{name}.ko:\n")).concat();
+        assert_eq!(PROOF.len(), needed(&list, &WANTED).len());
         assert!(WANTED.is_sorted());
     }
 }

@@ -56,7 +56,6 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t bpf bpf /sys/fs/bpf
-mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
 ip link set lo up
 echo {BOOTED} $(cut -d' ' -f1 /proc/uptime)
