@@ -14,6 +14,7 @@ mod kernels;
 mod lint;
 mod report;
 pub(crate) mod ring;
+mod sources;
 mod tally;
 
 use report::Report;

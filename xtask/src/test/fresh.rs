@@ -11,7 +11,6 @@ use crate::process::{self, output};
 use crate::{privilege, setup};
 
 mod machine;
-mod sources;
 
 use machine::Machine;
 

@@ -48,7 +48,9 @@ impl Report {
     /// A ring without a test is a failure: nothing was shown.
     pub(super) fn add(&mut self, ring: Ring, mut tally: Tally, time: Duration) {
         // Skipped lints are said so in the table; there is nothing else to run in their ring.
-        let is_empty = tally.ran() == 0 && !self.filtered && ring != Ring::Lint;
+        // So are kernels that cannot be had, where they need not be.
+        let is_said = ring == Ring::Lint || ring == Ring::Kernels && tally.skipped > 0;
+        let is_empty = tally.ran() == 0 && !self.filtered && !is_said;
         if is_empty {
             tally += Tally::failure();
         }
@@ -135,6 +137,24 @@ mod tests {
         failed: 0,
         skipped: 0,
     };
+
+    #[test]
+    fn kernels_that_may_be_missing_are_no_failure() {
+        let skipped = Tally {
+            skipped: 3,
+            ..Tally::default()
+        };
+        let rows = [(Ring::Host, TWO), (Ring::Kernels, skipped)];
+        assert_eq!(
+            "2 passed, 0 failed, 3 skipped",
+            report(false, &rows).closing()
+        );
+        let rows = [(Ring::Host, TWO), (Ring::Network, skipped)];
+        assert_eq!(
+            "2 passed, 1 failed, 3 skipped",
+            report(false, &rows).closing()
+        );
+    }
 
     #[test]
     fn the_closing_line_adds_the_rings_up() {

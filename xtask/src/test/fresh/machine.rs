@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result};
 use xtask::ebpf::workspace_root;
 
-use super::sources::Sources;
 use crate::privilege;
 use crate::process::{find, output, run};
+use crate::test::sources::Sources;
 
 /// All that a user has before the first command of the README.
 const PACKAGES: &str = "ca-certificates,curl,gcc,git,libc6-dev";

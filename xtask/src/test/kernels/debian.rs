@@ -11,11 +11,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::cache::Folder;
 use crate::process::{output, run};
+use crate::test::sources::Sources;
 
 /// Depends on the newest kernel of its suite; its kernels are made for virtual machines, and small.
 const NEWEST: &str = "linux-image-cloud-amd64";
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-const MIRROR: &str = "http://deb.debian.org";
+/// Addresses of a mirror of `debian`, and of one of `debian-security` if it has it, for machines
+/// that have their own packages from elsewhere.
+const MIRROR: &str = "KUBE_LOTTERY_DEBIAN_MIRROR";
 
 /// A Debian release.
 pub(super) struct Suite {
@@ -114,6 +117,29 @@ fn remove_others(folder: &Folder) -> Result<()> {
     Ok(())
 }
 
+/// Where this machine gets Debian's packages: the archive, then its security updates.
+fn mirrors() -> Result<Vec<String>> {
+    if let Ok(set) = std::env::var(MIRROR) {
+        return Ok(set.split_whitespace().map(str::to_owned).collect());
+    }
+    let sources = Sources::of_this_machine()
+        .with_context(|| format!("no mirror of Debian is known here (set {MIRROR})"))?;
+    Ok([sources.mirror]
+        .into_iter()
+        .chain(sources.security)
+        .collect())
+}
+
+/// A `sources.list` with one suite.
+fn list(suite: &str, mirrors: &[String]) -> String {
+    let suites = [suite.to_owned(), format!("{suite}-security")];
+    mirrors
+        .iter()
+        .zip(suites)
+        .map(|(mirror, suite)| format!("deb [signed-by={KEYS}] {mirror} {suite} main\n"))
+        .collect()
+}
+
 /// apt, with one suite as its only source.
 struct Apt {
     options: Vec<String>,
@@ -131,12 +157,8 @@ impl Apt {
         for directory in ["lists/partial", "archives/partial"] {
             fs::create_dir_all(path(directory)).context("cannot write to the cache")?;
         }
-        let name = suite.name;
-        let sources = format!(
-            "deb [signed-by={KEYS}] {MIRROR}/debian {name} main\n\
-             deb [signed-by={KEYS}] {MIRROR}/debian-security {name}-security main\n"
-        );
-        fs::write(path("sources.list"), sources).context("cannot write to the cache")?;
+        fs::write(path("sources.list"), list(suite.name, &mirrors()?))
+            .context("cannot write to the cache")?;
         let options = [
             format!("Dir::Etc::SourceList={}", path("sources.list")),
             "Dir::Etc::SourceParts=/dev/null".to_owned(),
@@ -248,6 +270,16 @@ fn dependency_in(depends: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn security_updates_come_from_a_mirror_of_their_own() {
+        let mirrors = ["http://a.test/".to_owned(), "http://b.test/".to_owned()];
+        let expected = format!(
+            "deb [signed-by={KEYS}] http://a.test/ bookworm main\n\
+             deb [signed-by={KEYS}] http://b.test/ bookworm-security main\n"
+        );
+        assert_eq!(expected, list("bookworm", &mirrors));
+    }
 
     #[test]
     fn the_kernel_is_found_among_the_dependencies() {

@@ -11,6 +11,8 @@ const FORMAT: &str = "$(ORIGIN) $(COMPONENT) $(CODENAME) $(REPO_URI) $(RELEASE)"
 pub(super) struct Sources {
     pub(super) release: String,
     pub(super) mirror: String,
+    /// Where security updates come from, if from anywhere.
+    pub(super) security: Option<String>,
     /// A `sources.list` with Debian's own archives.
     pub(super) list: String,
     /// Settings without which they may not be reached from here.
@@ -40,6 +42,9 @@ impl Sources {
         let &(release, mirror, _) = archives
             .iter()
             .min_by_key(|(codename, ..)| codename.len())?;
+        let security = archives
+            .iter()
+            .find(|(codename, ..)| codename.ends_with("-security"));
         let lines = archives
             .iter()
             .map(|(_, address, release)| format!("deb {address} {release} main"));
@@ -49,6 +54,7 @@ impl Sources {
         Some(Self {
             release: release.to_owned(),
             mirror: mirror.to_owned(),
+            security: security.map(|(_, address, _)| (*address).to_owned()),
             list: lines.collect::<Vec<_>>().join("\n") + "\n",
             settings: settings.join("\n") + "\n",
         })
@@ -61,6 +67,7 @@ mod tests {
 
     const TARGETS: &str = "Debian main bookworm-updates http://deb.test/debian/ bookworm-updates\n\
                            Debian main bookworm http://deb.test/debian/ bookworm\n\
+                           Debian main bookworm-security http://deb.test/safe/ bookworm-security\n\
                            Debian contrib bookworm http://deb.test/debian/ bookworm\n\
                            Node stable nodistro http://node.test/ nodistro\n";
 
@@ -68,10 +75,20 @@ mod tests {
     fn only_debians_own_main_archives_are_taken_over() {
         let sources = Sources::read(TARGETS, "").expect("Debian is there");
         assert_eq!(
-            ("bookworm", "http://deb.test/debian/"),
-            (sources.release.as_str(), sources.mirror.as_str())
+            (
+                "bookworm",
+                "http://deb.test/debian/",
+                Some("http://deb.test/safe/")
+            ),
+            (
+                sources.release.as_str(),
+                sources.mirror.as_str(),
+                sources.security.as_deref()
+            )
         );
-        let expected = "deb http://deb.test/debian/ bookworm-updates main\ndeb http://deb.test/debian/ bookworm main\n";
+        let expected = "deb http://deb.test/debian/ bookworm-updates main\n\
+                        deb http://deb.test/debian/ bookworm main\n\
+                        deb http://deb.test/safe/ bookworm-security main\n";
         assert_eq!(expected, sources.list);
     }
 
