@@ -133,11 +133,12 @@ fn mirrors() -> Result<Vec<String>> {
 /// A `sources.list` with one suite.
 fn list(suite: &str, mirrors: &[String]) -> String {
     let suites = [suite.to_owned(), format!("{suite}-security")];
-    mirrors
+    let lines: Vec<String> = mirrors
         .iter()
         .zip(suites)
         .map(|(mirror, suite)| format!("deb [signed-by={KEYS}] {mirror} {suite} main\n"))
-        .collect()
+        .collect();
+    lines.concat()
 }
 
 /// apt, with one suite as its only source.
