@@ -2,8 +2,9 @@
 
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use aya_ebpf::maps::Array;
+use proxy_common::abi::Marks;
 use proxy_common::abi::bits::{bit_of, socket_bit_of};
-use proxy_common::abi::flow::{Flow as _, Marks};
+use proxy_common::abi::flow::Flow as _;
 use proxy_common::abi::{Counter, Device, Family, Frontend, Hop, Kind, Slot, State, Tier, V4, V6};
 use proxy_common::datapath::flow::Path;
 use proxy_common::datapath::tables::{Past, Touch};

@@ -7,7 +7,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::net::{Address, Ip4, Ip6, Mac, Port, Proto};
+use super::hop::Hop;
+use super::marks::Marks;
+use crate::net::{Address, Ip4, Ip6, Port, Proto};
 
 /// Which of the two flow maps of a family is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,140 +63,6 @@ impl Kind {
     pub const UNSNAT: Self = Self(4);
     /// Direct traffic, left alone.
     pub const PASS: Self = Self(5);
-}
-
-/// What a flow has been through, as bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(transparent)]
-pub struct State(pub u8);
-
-impl State {
-    /// Nothing yet.
-    pub const NEW: Self = Self(0);
-    /// The endpoint has answered.
-    pub const REPLIED: Self = Self(1);
-    /// The client has sent FIN.
-    pub const FIN_CLIENT: Self = Self(2);
-    /// The endpoint has sent FIN.
-    pub const FIN_ENDPOINT: Self = Self(4);
-    /// The client has sent RST, and nothing else since.
-    pub const RST_CLIENT: Self = Self(8);
-    /// The endpoint has sent RST, and nothing else since.
-    pub const RST_ENDPOINT: Self = Self(16);
-
-    /// Both sets of bits.
-    #[must_use]
-    #[inline(always)]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Whether any of `bits` is set.
-    #[inline(always)]
-    pub const fn any(self, bits: Self) -> bool {
-        self.0 & bits.0 != 0
-    }
-
-    /// Whether the connection has come to its end: FIN both ways, or a RST that stands.
-    #[inline(always)]
-    pub const fn is_closed(self) -> bool {
-        self.is_finished() || self.0 & (Self::RST_CLIENT.0 | Self::RST_ENDPOINT.0) != 0
-    }
-
-    /// Whether both sides have said FIN.
-    #[inline(always)]
-    pub const fn is_finished(self) -> bool {
-        let fins = Self::FIN_CLIENT.0 | Self::FIN_ENDPOINT.0;
-        self.0 & fins == fins
-    }
-
-    /// Whether the end has begun.
-    #[inline(always)]
-    pub const fn is_closing(self) -> bool {
-        self.0 & !Self::REPLIED.0 != 0
-    }
-}
-
-/// Kind, state and flags in one word, so that state bits can be changed by one atomic operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(transparent)]
-pub struct Marks(u32);
-
-impl Marks {
-    const HAIRPIN: u32 = 1 << 16;
-
-    /// A half of this kind and state.
-    #[inline(always)]
-    pub const fn new(kind: Kind, state: State) -> Self {
-        Self(kind.0 as u32 | (state.0 as u32) << 8)
-    }
-
-    /// The same with the hairpin flag: the flow has four halves, its endpoint is its client.
-    #[must_use]
-    #[inline(always)]
-    pub const fn hairpin(self, on: bool) -> Self {
-        if on {
-            Self(self.0 | Self::HAIRPIN)
-        } else {
-            self
-        }
-    }
-
-    /// What the half does.
-    #[inline(always)]
-    pub const fn kind(self) -> Kind {
-        Kind(self.0 as u8)
-    }
-
-    /// What the flow has been through.
-    #[inline(always)]
-    pub const fn state(self) -> State {
-        State((self.0 >> 8) as u8)
-    }
-
-    /// Whether the endpoint is the client itself.
-    #[inline(always)]
-    pub const fn is_hairpin(self) -> bool {
-        self.0 & Self::HAIRPIN != 0
-    }
-
-    /// The word to OR into a half to set `bits`.
-    #[inline(always)]
-    pub const fn word(bits: State) -> u32 {
-        (bits.0 as u32) << 8
-    }
-}
-
-/// How a flow's packets get from a bridge port to the endpoint: one word, so that it can be changed
-/// in place while other CPUs read it. Kept in the client's half, and meant for bridge ports only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(transparent)]
-pub struct Hop(u64);
-
-impl Hop {
-    /// Not known: by way of the stack, and the next packet asks again.
-    pub const UNKNOWN: Self = Self(0);
-    /// By way of the stack, for good.
-    pub const ELSEWHERE: Self = Self::tagged(Mac::of_words([0; 3]), 2);
-
-    /// Across the bridge, to this address.
-    #[inline(always)]
-    pub const fn to(mac: Mac) -> Self {
-        Self::tagged(mac, 1)
-    }
-
-    /// The MAC address that packets are sent to across the bridge, if they are.
-    #[inline(always)]
-    pub fn mac(self) -> Option<Mac> {
-        let words = [self.0 as u16, (self.0 >> 16) as u16, (self.0 >> 32) as u16];
-        (self.0 >> 48 == 1).then_some(Mac::of_words(words))
-    }
-
-    #[inline(always)]
-    const fn tagged(mac: Mac, tag: u64) -> Self {
-        let [a, b, c] = mac.words();
-        Self(a as u64 | (b as u64) << 16 | (c as u64) << 32 | tag << 48)
-    }
 }
 
 /// The part of a flow half that is the same for both families.
@@ -425,38 +293,3 @@ flow!(
     /// Value of the IPv6 flow maps.
     Flow6 72, Ip6
 );
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marks_keep_kind_state_and_flags_apart() {
-        let marks = Marks::new(Kind::DNAT, State::REPLIED).hairpin(true);
-        assert_eq!(Kind::DNAT, marks.kind());
-        assert_eq!(State::REPLIED, marks.state());
-        assert!(marks.is_hairpin());
-        let more = Marks(marks.0 | Marks::word(State::FIN_CLIENT));
-        assert_eq!(State::REPLIED.with(State::FIN_CLIENT), more.state());
-        assert_eq!(Kind::DNAT, more.kind());
-    }
-
-    #[test]
-    fn a_hop_is_unknown_elsewhere_or_a_mac_address() {
-        let mac = Mac::from([2, 0, 0, 0, 1, 9]);
-        assert_eq!(Some(mac), Hop::to(mac).mac());
-        assert_eq!(Some(Mac::default()), Hop::to(Mac::default()).mac());
-        assert_eq!(None, Hop::UNKNOWN.mac());
-        assert_eq!(None, Hop::ELSEWHERE.mac());
-        assert_ne!(Hop::UNKNOWN, Hop::ELSEWHERE);
-    }
-
-    #[test]
-    fn one_fin_is_closing_and_two_are_closed() {
-        assert!(State::FIN_CLIENT.is_closing());
-        assert!(!State::FIN_CLIENT.is_closed());
-        assert!(State::FIN_CLIENT.with(State::FIN_ENDPOINT).is_closed());
-        assert!(State::RST_ENDPOINT.is_closed());
-        assert!(!State::REPLIED.is_closing());
-    }
-}

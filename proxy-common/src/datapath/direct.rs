@@ -12,6 +12,7 @@ use super::claim::retire;
 use super::header::{Network, Transport, Wire};
 use super::lifetime::{self, TCP_ESTABLISHED, UDP_REPLIED, is_over, is_stale};
 use super::note::{Event, Sender};
+use super::open::settle;
 use super::tables::{Insert, Past, Tables, Touch, find};
 use super::verdict::Step;
 use super::work::{Part, Work};
@@ -69,11 +70,7 @@ pub fn open_direct<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) 
     if step != Step::TAKEN {
         return step;
     }
-    let step = tables.part(Part::Claim, work);
-    if step != Step::NONE {
-        return step;
-    }
-    tables.part(Part::Enter, work)
+    settle(tables, work)
 }
 
 /// Claims the endpoint's side for a direct flow, by a note.

@@ -102,7 +102,7 @@ pub const fn is_stale(is_tcp: bool, last_seen: u32, now: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::flow::Marks;
+    use crate::abi::Marks;
     use bytemuck::Zeroable as _;
 
     fn half(state: State, last_seen: u32) -> FlowState {

@@ -23,6 +23,12 @@ pub fn open<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     if step != Step::NONE {
         return step;
     }
+    settle(tables, work)
+}
+
+/// Claims the endpoint's side of a flow that is chosen, then enters the client's.
+#[inline(always)]
+pub(super) fn settle<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let step = tables.part(Part::Claim, work);
     if step != Step::NONE {
         return step;
