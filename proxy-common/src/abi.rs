@@ -3,8 +3,10 @@
 //! Addresses and ports are in network order, everything else in the machine's. Nothing has
 //! implicit padding, unused bytes are written as zero, and sizes are asserted beside each type.
 
+pub mod affinity;
 pub mod bits;
 pub mod counter;
+pub mod detector;
 pub mod device;
 pub mod endpoint;
 pub mod family;
@@ -16,20 +18,26 @@ pub mod meta;
 pub mod reference;
 pub mod seen;
 pub mod settings;
+pub mod source;
 
+pub use affinity::{Affinity, AffinityKey4, AffinityKey6};
 pub use bits::{bit_of, socket_bit_of, trace_of};
 pub use counter::Counter;
+pub use detector::Detector;
 pub use device::{Device, DeviceClass, Network4, Network6};
 pub use endpoint::{Endpoint4, Endpoint6, EndpointFlags, EndpointKey4, EndpointKey6};
 pub use endpoint::{Frontends4, Frontends6, Slot};
 pub use family::{Family, V4, V6};
 pub use flow::{Flow4, Flow6, FlowKey4, FlowKey6, FlowState, Hook, Kind, Tier};
-pub use frontend::{EndpointSet, Frontend, FrontendFlags, FrontendKey4, FrontendKey6};
+pub use frontend::{
+    Empty, EndpointSet, Frontend, FrontendFlags, FrontendKey4, FrontendKey6, Origin,
+};
 pub use hop::Hop;
 pub use marks::{Marks, State};
 pub use meta::Meta;
 pub use seen::Seen;
 pub use settings::Settings;
+pub use source::{Source4, Source6};
 
 /// Number of the map layout; any change of a shape or a meaning below raises it.
 pub const LAYOUT: u32 = 3;

@@ -1,9 +1,11 @@
 //! Services, endpoints and nodes as the planner wants them: defaults filled in, addresses parsed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub use ipnet::IpNet;
 use proxy_common::net::Proto;
 
 /// Namespace and name of an object.
@@ -107,15 +109,56 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A Service that has at least one cluster IP.
+/// A Service that has at least one cluster IP. Addresses that a family has no cluster IP for are
+/// left out: kube-proxy serves a Service only in the families of its cluster IPs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its name.
     pub name: ObjectName,
     /// Its cluster IPs, at most one of each family.
     pub cluster_ips: Vec<IpAddr>,
+    /// Its external IPs, whatever the policy for them is.
+    pub external_ips: Vec<IpAddr>,
+    /// Addresses of its load balancer that nodes answer for (`ipMode: VIP`).
+    pub load_balancer_ips: Vec<IpAddr>,
+    /// Who may use those, of both families; a family without an entry is not restricted. The host
+    /// part is as it was given.
+    pub source_ranges: Vec<IpNet>,
+    /// Which endpoints its cluster IPs lead to.
+    pub internal_policy: TrafficPolicy,
+    /// Which endpoints its other addresses lead to, in force for its type.
+    pub external_policy: TrafficPolicy,
+    /// For how many seconds a client keeps its endpoint, if it does.
+    pub affinity_timeout: Option<u32>,
     /// Its ports.
     pub ports: Vec<ServicePort>,
+}
+
+impl Service {
+    /// A Service that is reached by its cluster IPs only, with all else as it is by default.
+    pub const fn new(name: ObjectName, cluster_ips: Vec<IpAddr>, ports: Vec<ServicePort>) -> Self {
+        Self {
+            name,
+            cluster_ips,
+            external_ips: Vec::new(),
+            load_balancer_ips: Vec::new(),
+            source_ranges: Vec::new(),
+            internal_policy: TrafficPolicy::Cluster,
+            external_policy: TrafficPolicy::Cluster,
+            affinity_timeout: None,
+            ports,
+        }
+    }
+}
+
+/// Which endpoints traffic may go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TrafficPolicy {
+    /// All of the cluster.
+    #[default]
+    Cluster,
+    /// Those of the node that the packet came to.
+    Local,
 }
 
 /// One port of a Service.
@@ -127,6 +170,8 @@ pub struct ServicePort {
     pub protocol: Protocol,
     /// Number that clients use.
     pub port: u16,
+    /// Number that clients use at addresses of nodes; 0 for none.
+    pub node_port: u16,
 }
 
 /// A part of a Service's endpoints.
@@ -168,6 +213,10 @@ pub struct Endpoint {
     pub serving: bool,
     /// Going away.
     pub terminating: bool,
+    /// Zones whose nodes should use it (`hints.forZones`).
+    pub for_zones: Vec<Arc<str>>,
+    /// Nodes that should use it (`hints.forNodes`).
+    pub for_nodes: Vec<Arc<str>>,
 }
 
 /// A node of the cluster.
@@ -175,8 +224,21 @@ pub struct Endpoint {
 pub struct Node {
     /// Its name.
     pub name: Arc<str>,
-    /// Its addresses.
+    /// Its addresses, in the order of its status: the first of a family is the primary one.
     pub addresses: Vec<IpAddr>,
+    /// Its zone (`topology.kubernetes.io/zone`).
+    pub zone: Option<Arc<str>>,
+    /// The ranges of its pods' addresses.
+    pub pod_cidrs: Vec<IpNet>,
+}
+
+/// A range that cluster IPs are taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceCidr {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The range, one of each family at most.
+    pub cidrs: Vec<IpNet>,
 }
 
 /// Any object of the model.
@@ -188,6 +250,8 @@ pub enum Object {
     Slice(Arc<EndpointSlice>),
     /// A Node.
     Node(Arc<Node>),
+    /// A `ServiceCIDR`.
+    ServiceCidr(Arc<ServiceCidr>),
 }
 
 impl Object {
@@ -197,6 +261,7 @@ impl Object {
             Self::Service(service) => ObjectKey::Service(service.name.clone()),
             Self::Slice(slice) => ObjectKey::Slice(slice.name.clone()),
             Self::Node(node) => ObjectKey::Node(Arc::clone(&node.name)),
+            Self::ServiceCidr(own) => ObjectKey::ServiceCidr(Arc::clone(&own.name)),
         }
     }
 }
@@ -210,6 +275,8 @@ pub enum ObjectKey {
     Slice(ObjectName),
     /// A Node.
     Node(Arc<str>),
+    /// A `ServiceCIDR`.
+    ServiceCidr(Arc<str>),
 }
 
 impl fmt::Display for ObjectKey {
@@ -218,6 +285,7 @@ impl fmt::Display for ObjectKey {
             Self::Service(name) => write!(f, "Service {name}"),
             Self::Slice(name) => write!(f, "EndpointSlice {name}"),
             Self::Node(name) => write!(f, "Node {name}"),
+            Self::ServiceCidr(name) => write!(f, "ServiceCIDR {name}"),
         }
     }
 }
@@ -229,4 +297,6 @@ pub enum Change {
     Set(Object),
     /// The object is no more.
     Gone(ObjectKey),
+    /// The addresses of this node's interfaces are others.
+    Addresses(Arc<BTreeSet<IpAddr>>),
 }

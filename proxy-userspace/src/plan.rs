@@ -273,7 +273,9 @@ impl Plan {
                 self.slices.insert(slice.name.clone(), slice);
             }
             Change::Gone(ObjectKey::Slice(name)) => self.forget_slice(&name, dirty),
-            Change::Set(Object::Node(_)) | Change::Gone(ObjectKey::Node(_)) => {}
+            Change::Set(Object::Node(_) | Object::ServiceCidr(_))
+            | Change::Gone(ObjectKey::Node(_) | ObjectKey::ServiceCidr(_))
+            | Change::Addresses(_) => {}
         }
     }
 

@@ -15,8 +15,8 @@ pub struct Device {
     pub class: DeviceClass,
     /// MAC address of the bridge, if the device is a port of one.
     pub bridge_mac: Mac,
-    /// Zero.
-    pub pad: u16,
+    /// 1: packets that come in by it are from inside, where the device decides.
+    pub inside: u16,
     /// IPv4 networks that are on link on the bridge; unused places are zero.
     pub networks4: [Network4; NETWORKS],
     /// IPv6 networks that are on link on the bridge; unused places are zero.

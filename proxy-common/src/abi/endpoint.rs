@@ -27,13 +27,17 @@ pub struct EndpointFlags(pub u8);
 impl EndpointFlags {
     /// The slot holds no endpoint.
     pub const NONE: Self = Self(0);
-    /// The slot holds an endpoint that takes new flows.
+    /// The slot holds an endpoint that takes new flows: some set lists it.
     pub const ALIVE: Self = Self(1);
     /// The endpoint runs on this node.
     pub const LOCAL: Self = Self(2);
     /// The slot is in use, also by an endpoint that only keeps the flows it has. A slot that was
     /// given up keeps nothing but its generation.
     pub const HELD: Self = Self(4);
+    /// The endpoint takes new flows, and is in the sets of all endpoints of the cluster.
+    pub const IN_CLUSTER_SET: Self = Self(8);
+    /// The endpoint takes new flows, and is in the sets of local endpoints.
+    pub const IN_LOCAL_SET: Self = Self(16);
 
     /// Both properties.
     #[must_use]

@@ -74,23 +74,122 @@ impl EndpointSet {
     }
 }
 
+/// Where a packet to a Service comes from, as far as that decides on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// A pod, as the detector of local traffic says.
+    Inside,
+    /// Anybody else.
+    Outside,
+    /// The node itself. Its packets are seen at its sockets, and lead to the endpoints for those
+    /// from inside.
+    Host,
+}
+
+/// What becomes of a packet where the set for its origin is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Empty {
+    /// It is dropped: endpoints are elsewhere.
+    Drop = 0,
+    /// It is refused: there is no endpoint at all.
+    Reject = 1,
+    /// It is left alone.
+    Pass = 2,
+}
+
 /// Properties of a frontend, as bits.
+///
+/// | bits | meaning |
+/// | --- | --- |
+/// | 0, 1, 2 | packets from inside, from outside, of the node are masqueraded |
+/// | 3 | source ranges restrict it |
+/// | 4, 5 | the set for inside, for outside is one of local endpoints only |
+/// | 6 | its address is one of the node's own |
+/// | 8–9, 10–11, 12–13 | [`Empty`] of inside, of outside, of the node |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct FrontendFlags(pub u32);
 
 impl FrontendFlags {
-    /// No property.
+    /// No property; what has no endpoint drops.
     pub const NONE: Self = Self(0);
+    /// Only sources in the service port's ranges may use it.
+    pub const FILTERED: Self = Self(1 << 3);
+    /// Its address is one of the node's own, so that what comes in for it may be an answer to
+    /// the node itself.
+    pub const OWN_ADDRESS: Self = Self(1 << 6);
+
+    /// Both sets of properties.
+    #[must_use]
+    #[inline(always)]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These properties if `on`.
+    #[must_use]
+    pub const fn only_if(self, on: bool) -> Self {
+        if on { self } else { Self::NONE }
+    }
+
+    /// Whether all of `bits` are set.
+    #[inline(always)]
+    pub const fn has(self, bits: Self) -> bool {
+        self.0 & bits.0 == bits.0
+    }
+
+    /// Packets of this origin are masqueraded.
+    #[inline(always)]
+    pub const fn masquerade(origin: Origin) -> Self {
+        Self(match origin {
+            Origin::Inside => 1,
+            Origin::Outside => 2,
+            Origin::Host => 4,
+        })
+    }
+
+    /// The set for this origin holds local endpoints only, by policy.
+    #[inline(always)]
+    pub const fn local(origin: Origin) -> Self {
+        Self(match origin {
+            Origin::Inside | Origin::Host => 1 << 4,
+            Origin::Outside => 1 << 5,
+        })
+    }
+
+    /// What becomes of packets of this origin where there is no endpoint for them.
+    pub const fn if_empty(origin: Origin, empty: Empty) -> Self {
+        Self((empty as u32) << Self::shift(origin))
+    }
+
+    /// What becomes of packets of this origin where there is no endpoint for them.
+    #[inline(always)]
+    pub const fn empty(self, origin: Origin) -> Empty {
+        match (self.0 >> Self::shift(origin)) & 3 {
+            1 => Empty::Reject,
+            2 => Empty::Pass,
+            _ => Empty::Drop,
+        }
+    }
+
+    #[inline(always)]
+    const fn shift(origin: Origin) -> u32 {
+        match origin {
+            Origin::Inside => 8,
+            Origin::Outside => 10,
+            Origin::Host => 12,
+        }
+    }
 }
 
 /// Value of the frontend maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Frontend {
-    /// Endpoints for clients inside the cluster.
+    /// Endpoints for packets from inside, and for the node's own.
     pub inside: EndpointSet,
-    /// Endpoints for clients outside; the same window unless a policy tells them apart.
+    /// Endpoints for packets from outside; the same window unless a policy tells them apart.
     pub outside: EndpointSet,
     /// Number of the service port; never 0, never used again for another one.
     pub service: u32,
@@ -103,3 +202,37 @@ pub struct Frontend {
 }
 
 const _: () = assert!(size_of::<Frontend>() == 48);
+
+impl Frontend {
+    /// The endpoints for packets of this origin.
+    #[inline(always)]
+    pub const fn set(&self, origin: Origin) -> EndpointSet {
+        match origin {
+            Origin::Inside | Origin::Host => self.inside,
+            Origin::Outside => self.outside,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_do_not_share_properties() {
+        let all = [Origin::Inside, Origin::Outside, Origin::Host];
+        for origin in all {
+            for empty in [Empty::Drop, Empty::Reject, Empty::Pass] {
+                let flags = FrontendFlags::if_empty(origin, empty)
+                    .with(FrontendFlags::masquerade(origin))
+                    .with(FrontendFlags::FILTERED);
+                assert_eq!(empty, flags.empty(origin));
+                for other in all.into_iter().filter(|other| *other != origin) {
+                    assert_eq!(Empty::Drop, flags.empty(other));
+                    assert!(!flags.has(FrontendFlags::masquerade(other)));
+                }
+                assert!(!flags.has(FrontendFlags::OWN_ADDRESS));
+            }
+        }
+    }
+}

@@ -19,6 +19,13 @@ pub struct Settings {
     pub rewrite_low: u32,
     /// How many ports there are from there on.
     pub rewrite_count: u32,
+    /// Bits of a packet's mark that ask netfilter to masquerade it.
+    pub masquerade_mark: u32,
+    /// Bits of a packet's mark that ask netfilter to reject it.
+    pub reject_mark: u32,
+    /// 1: a client that gets itself as endpoint is a hairpin wherever that endpoint is, as in
+    /// kube-proxy's iptables mode; 0: only if the endpoint is on this node, as in its nftables mode.
+    pub hairpin_anywhere: u32,
     /// 1: time and randomness come from the test map, so that a test controls both.
     pub test_sources: u32,
     /// 1: the kernel knows atomic `or` and `and` (5.12), which every supported one does; 0: flows
@@ -39,6 +46,10 @@ impl Settings {
             // Above the default ip_local_port_range, which ends at 60999.
             rewrite_low: 61_000,
             rewrite_count: 4_536,
+            // kube-proxy's default, and the bit above it.
+            masquerade_mark: 1 << 14,
+            reject_mark: 1 << 15,
+            hairpin_anywhere: 1,
             test_sources: 0,
             has_atomics: 1,
         }

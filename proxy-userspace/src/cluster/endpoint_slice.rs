@@ -118,6 +118,8 @@ fn endpoints(given: &[ApiEndpoint], family: Family, left_out: &mut Vec<Invalid>)
             ready: conditions.ready.unwrap_or(true),
             serving: conditions.serving.unwrap_or(true),
             terminating: conditions.terminating.unwrap_or(false),
+            for_zones: Vec::new(),
+            for_nodes: Vec::new(),
         });
     }
     taken

@@ -32,6 +32,8 @@ impl Convert for ApiNode {
         let node = Node {
             name: name.into(),
             addresses,
+            zone: None,
+            pod_cidrs: Vec::new(),
         };
         Ok(Converted {
             object: Some(Object::Node(node.into())),
@@ -59,6 +61,8 @@ status:
         let expected = Node {
             name: "one".into(),
             addresses: vec!["192.168.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+            zone: None,
+            pod_cidrs: Vec::new(),
         };
         assert_eq!(Some(Object::Node(expected.into())), converted.object);
         assert_eq!("status.addresses[3].address", converted.left_out[0].field);

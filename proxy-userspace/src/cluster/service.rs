@@ -35,12 +35,7 @@ impl Convert for ApiService {
         let ports = ports(spec.ports.as_deref().unwrap_or_default())?;
         Ok(Converted {
             object: Some(Object::Service(
-                Service {
-                    name,
-                    cluster_ips,
-                    ports,
-                }
-                .into(),
+                Service::new(name, cluster_ips, ports).into(),
             )),
             left_out: Vec::new(),
         })
@@ -99,6 +94,7 @@ fn ports(ports: &[ApiPort]) -> Result<Vec<ServicePort>, Invalid> {
             name: given.name.as_deref().unwrap_or_default().into(),
             protocol: protocol(given.protocol.as_deref(), || field("protocol"))?,
             port: port(given.port, || field("port"))?,
+            node_port: 0,
         };
         if taken.iter().any(|old| old.name == new.name) {
             return Err(Invalid::new(
@@ -144,22 +140,24 @@ mod tests {
 
     #[test]
     fn a_dual_stack_service_keeps_both_addresses_and_its_ports() {
-        let expected = Service {
-            name: ObjectName::new("shop", "web"),
-            cluster_ips: vec!["10.96.0.10".parse().unwrap(), "fd00::a".parse().unwrap()],
-            ports: vec![
+        let expected = Service::new(
+            ObjectName::new("shop", "web"),
+            vec!["10.96.0.10".parse().unwrap(), "fd00::a".parse().unwrap()],
+            vec![
                 ServicePort {
                     name: "http".into(),
                     protocol: Protocol::Tcp,
                     port: 80,
+                    node_port: 0,
                 },
                 ServicePort {
                     name: "dns".into(),
                     protocol: Protocol::Udp,
                     port: 53,
+                    node_port: 0,
                 },
             ],
-        };
+        );
         let yaml = "
 metadata: {name: web, namespace: shop}
 spec:

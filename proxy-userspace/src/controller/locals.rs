@@ -87,6 +87,8 @@ mod tests {
             ready: true,
             serving: true,
             terminating: false,
+            for_zones: Vec::new(),
+            for_nodes: Vec::new(),
         });
         Change::Set(Object::Slice(Arc::new(EndpointSlice {
             name: name(slice),

@@ -48,6 +48,7 @@ fn keys(changes: &[Change]) -> BTreeSet<String> {
     let name = |change: &Change| match change {
         Change::Set(object) => format!("+{}", object.key()),
         Change::Gone(key) => format!("-{key}"),
+        Change::Addresses(_) => "addresses".to_owned(),
     };
     changes.iter().map(name).collect()
 }

@@ -18,12 +18,13 @@ pub(super) fn service(name: &str, ip: &str, ports: &[(&str, Protocol, u16)]) -> 
         name: name.into(),
         protocol,
         port,
+        node_port: 0,
     });
-    Service {
-        name: ObjectName::new("default", name),
-        cluster_ips: vec![ip.parse().unwrap()],
-        ports: ports.collect(),
-    }
+    Service::new(
+        ObjectName::new("default", name),
+        vec![ip.parse().unwrap()],
+        ports.collect(),
+    )
 }
 
 pub(super) fn endpoint(addr: &str) -> Endpoint {
@@ -33,6 +34,8 @@ pub(super) fn endpoint(addr: &str) -> Endpoint {
         ready: true,
         serving: true,
         terminating: false,
+        for_zones: Vec::new(),
+        for_nodes: Vec::new(),
     }
 }
 

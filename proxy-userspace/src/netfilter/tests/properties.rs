@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -149,8 +148,7 @@ proptest! {
                 } else {
                     services.insert(service, some.clone());
                     let cluster_ips = some.into_iter().collect();
-                    let ports = Vec::new();
-                    Change::Set(Object::Service(Arc::new(Service { name, cluster_ips, ports })))
+                    Change::Set(Object::Service(Service::new(name, cluster_ips, Vec::new()).into()))
                 });
             }
             let delta = ips.note(&changes);

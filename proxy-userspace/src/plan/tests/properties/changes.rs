@@ -76,11 +76,11 @@ pub(super) fn change(step: Step) -> Change {
             let endpoints: Vec<_> = endpoints
                 .into_iter()
                 .map(|(last, state)| Endpoint {
-                    address: address(is_v6, 1, last),
                     node: (last % 3 == 0).then(|| "one".into()),
                     ready: state < 4,
                     serving: state != 5,
                     terminating: state >= 3,
+                    ..endpoint(&address(is_v6, 1, last).to_string())
                 })
                 .collect();
             let ports: Vec<_> = PORTS

@@ -24,7 +24,9 @@ impl Declared {
             Change::Gone(ObjectKey::Slice(name)) => {
                 self.slices.remove(&name);
             }
-            Change::Set(Object::Node(_)) | Change::Gone(ObjectKey::Node(_)) => {}
+            Change::Set(Object::Node(_) | Object::ServiceCidr(_))
+            | Change::Gone(ObjectKey::Node(_) | ObjectKey::ServiceCidr(_))
+            | Change::Addresses(_) => {}
         }
     }
 
