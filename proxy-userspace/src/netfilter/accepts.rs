@@ -11,13 +11,15 @@ mod rules;
 use std::io;
 use std::time::Instant;
 
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::attribute::{find, string};
 use super::message::Request;
 use super::socket::Connection;
 use crate::log::Bursts;
 use crate::model::Family;
+#[cfg(test)]
+pub(super) use rules::Found as FoundAccept;
 use rules::{Accept, Form, Found};
 
 /// The table of the chain; that of `iptables-nft` has this name in both families.
@@ -101,14 +103,6 @@ impl Accepts {
             info!(%family, rules, former = found.len(), "accepts in {TABLE} {CHAIN} in place");
         }
         Ok(is_in_force)
-    }
-
-    /// What was put right too often is said later.
-    pub(super) fn sum_up(&mut self) {
-        for (_, count) in self.bursts.end(self.start.elapsed()) {
-            let family = self.family;
-            warn!(%family, count, "somebody keeps changing {TABLE} {CHAIN}");
-        }
     }
 }
 

@@ -4,8 +4,6 @@ use std::net::IpAddr;
 
 use proxy_common::net::Proto;
 
-use super::table::Key;
-
 /// An address, or one port of it, that only a Service answers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination {
@@ -29,14 +27,6 @@ impl Destination {
         Self {
             address,
             port: Some((proto, port)),
-        }
-    }
-
-    /// The sets that it belongs into.
-    pub(super) const fn key(&self) -> Key {
-        match self.port {
-            None => Key::Address,
-            Some(_) => Key::Port,
         }
     }
 

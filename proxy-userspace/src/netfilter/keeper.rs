@@ -276,10 +276,10 @@ impl Keeper {
         self.looked_at_accepts = Instant::now();
         self.accepts_due = None;
         self.with_connection(|keeper, connection| {
-            keeper.accepts.each_mut().map(|accepts| {
-                accepts.sum_up();
-                accepts.look(connection)
-            })
+            keeper
+                .accepts
+                .each_mut()
+                .map(|accepts| accepts.look(connection))
         });
         if self.accepts.iter().any(Accepts::has_failed) {
             self.due = self.due.min(self.looked_at_accepts + self.retry);

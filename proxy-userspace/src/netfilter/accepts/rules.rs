@@ -83,14 +83,14 @@ pub(super) enum Form {
 
 /// A rule of ours that the chain has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(in super::super) struct Found {
     handle: u64,
     comment: String,
 }
 
 impl Found {
     /// Takes a rule in, if it is of the chain and ours.
-    pub(super) fn parse(attributes: &[u8]) -> Option<Self> {
+    pub(in super::super) fn parse(attributes: &[u8]) -> Option<Self> {
         let is = |kind, name| find(attributes, kind).is_some_and(|value| string(value) == name);
         if !is(NFTA_RULE_TABLE, TABLE) || !is(NFTA_RULE_CHAIN, CHAIN) {
             return None;
@@ -243,11 +243,9 @@ mod tests {
     fn rules_are_known_again_in_both_forms() {
         for form in [Form::Iptables, Form::Native] {
             let made = replace(Family::V4, &[], &WANTED, form);
-            let found: Vec<_> = made
-                .iter()
-                .zip(7..)
-                .map(|(rule, handle)| listed(rule, handle));
-            let found: Vec<_> = found.iter().filter_map(|rule| Found::parse(rule)).collect();
+            let found = made.iter().zip(7..);
+            let found = found.filter_map(|(rule, handle)| Found::parse(&listed(rule, handle)));
+            let found: Vec<_> = found.collect();
             assert_eq!(
                 vec![7, 8],
                 Vec::from_iter(found.iter().map(|found| found.handle))
