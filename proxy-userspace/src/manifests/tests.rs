@@ -37,7 +37,7 @@ fn service(name: &str, ip: &str) -> String {
 }
 
 fn parse_text(file: &str, text: &str) -> Parsed {
-    parse(Path::new(file), text)
+    parse(Path::new(file), text, Selectors::default())
 }
 
 fn messages(problems: &[Problem]) -> Vec<String> {
@@ -111,7 +111,7 @@ apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: 10.96.0.1,
         "dir/bad.yaml: document 2: Service shop/b: spec.clusterIPs[0]: 10.96.0.300 is not legal; \
          give an IPv4 or IPv6 address",
         "dir/bad.yaml: document 3: Deployment default/c: kind: Deployment is not legal; legal are Service, \
-         EndpointSlice, Node and List",
+         EndpointSlice, Node, ServiceCIDR and List",
         "dir/bad.yaml: document 4: Service default/d: apiVersion: v2 is not legal; legal is v1",
         "dir/bad.yaml: document 5: must be an object with apiVersion, kind and metadata",
     ];
