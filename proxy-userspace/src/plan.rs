@@ -21,6 +21,7 @@ mod frontends;
 mod ids;
 mod notice;
 mod op;
+mod policy;
 mod ports;
 mod reverse;
 mod sets;
@@ -30,20 +31,24 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod view;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proxy_common::abi::capacity;
+use proxy_common::abi::{Detector, capacity};
+use proxy_common::net::Proto;
 
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
 pub use snapshot::{Floors, Snapshot};
 pub use view::{Condition, EndpointView, PortView, ServiceView};
 
-use crate::model::{Change, EndpointSlice, Object, ObjectKey, ObjectName, Protocol, Service};
-use desired::{Wanted, wanted};
+use crate::config::Config;
+use crate::model::{Change, EndpointSlice, Node, Object, ObjectKey, ObjectName, Protocol, Service};
+use desired::{Wanted, narrow};
+use policy::Policy;
 use ports::Ports;
 
 /// How long what became free is left alone: no packet that is being handled lasts that long.
@@ -119,7 +124,8 @@ pub struct Usage {
 /// The declared state and the tables planned for it.
 #[derive(Debug)]
 pub struct Plan {
-    node: Arc<str>,
+    policy: Policy,
+
     entries: HashMap<ObjectName, Entry>,
     slices: HashMap<ObjectName, Arc<EndpointSlice>>,
     ports: Ports,
@@ -136,15 +142,28 @@ struct Entry {
 }
 
 impl Plan {
-    /// An empty plan for the node of this name.
+    /// An empty plan for the node of this name, with all that can be configured as it is by
+    /// default.
     pub fn new(node: &str, limits: Limits) -> Self {
         Self {
-            node: node.into(),
+            policy: Policy::new(node, Config::default()),
             entries: HashMap::new(),
             slices: HashMap::new(),
             ports: Ports::new(limits),
             waiting: BTreeSet::new(),
         }
+    }
+
+    /// The same as it is configured; before the first change.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.policy = self.policy.with_config(config);
+        self
+    }
+
+    /// Who is inside.
+    pub const fn detector(&self) -> Detector {
+        self.policy.detector()
     }
 
     /// Begins all numbers beyond those of former runs; before the first change.
@@ -234,7 +253,7 @@ impl Plan {
             .filter_map(|(_, entry)| {
                 let service = entry.service.as_ref()?;
                 let notices = entry.notices.iter().map(ToString::to_string).collect();
-                let ports = view::ports(service, &entry.slices, &self.ports, &self.node);
+                let ports = view::ports(service, &entry.slices, &self.ports, self.policy.node());
                 Some(ServiceView {
                     name: service.name.clone(),
                     ports,
@@ -273,9 +292,31 @@ impl Plan {
                 self.slices.insert(slice.name.clone(), slice);
             }
             Change::Gone(ObjectKey::Slice(name)) => self.forget_slice(&name, dirty),
+            Change::Set(Object::Node(node)) if node.name == *self.policy.node() => {
+                self.note_node(Some(&node), dirty);
+            }
+            Change::Gone(ObjectKey::Node(name)) if name == *self.policy.node() => {
+                self.note_node(None, dirty);
+            }
+            Change::Addresses(own) => {
+                let moved = self.policy.follow_addresses(own);
+                let services = self.entries.iter();
+                let concerned = services.filter(|(_, entry)| {
+                    let service = entry.service.as_ref();
+                    service.is_some_and(|service| moved.concerns(service))
+                });
+                dirty.extend(concerned.map(|(name, _)| name.clone()));
+            }
             Change::Set(Object::Node(_) | Object::ServiceCidr(_))
-            | Change::Gone(ObjectKey::Node(_) | ObjectKey::ServiceCidr(_))
-            | Change::Addresses(_) => {}
+            | Change::Gone(ObjectKey::Node(_) | ObjectKey::ServiceCidr(_)) => {}
+        }
+    }
+
+    /// Takes in this node's Node object. Most changes of it are the kubelet's, and of no concern
+    /// here; any other may concern every Service.
+    fn note_node(&mut self, node: Option<&Node>, dirty: &mut BTreeSet<ObjectName>) {
+        if self.policy.follow_node(node) {
+            dirty.extend(self.entries.keys().cloned());
         }
     }
 
@@ -318,7 +359,9 @@ impl Plan {
         let entry = self.entries.get(name);
         let service = entry.and_then(|entry| entry.service.as_ref().map(|own| (own, entry)));
         service.map_or_else(Vec::new, |(service, entry)| {
-            wanted(service, &entry.slices, &self.node)
+            let mut all = self.policy.wanted(service, &entry.slices);
+            all.retain(|wanted| wanted.key.proto != Proto::SCTP);
+            narrow(service, all)
         })
     }
 
