@@ -6,6 +6,8 @@ mod endpoints;
 mod facts;
 mod frontends;
 mod node_ports;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
