@@ -39,6 +39,7 @@ impl Capacities {
             endpoints,
             set_slots,
             reverse,
+            ..
         } = self.limits;
         let half = |entries: u32| (entries / 2).max(1);
         [
