@@ -60,9 +60,6 @@ pub const GRACE: Duration = Duration::from_secs(2);
 /// Most endpoints of a service port.
 pub const MAX_ENDPOINTS: usize = 65_535;
 
-/// Most source ranges of each family.
-const SOURCES: u32 = 64 * 1024;
-
 /// How much the tables hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -88,7 +85,7 @@ impl Limits {
             endpoints,
             set_slots: endpoints.saturating_mul(2),
             reverse: endpoints.min(capacity::FRONTENDS.max(endpoints / 4)),
-            sources: SOURCES,
+            sources: capacity::SOURCES,
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::model::{Endpoint, Family};
 mod properties;
 mod restart;
 mod room;
+mod sets;
 
 const HTTP: &[(&str, Protocol, u16)] = &[("", Protocol::Tcp, 8080)];
 
