@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::policy::merged;
 use super::op::Socket;
+use super::policy::merged;
 use super::ports::Ports;
-use super::wanted::PortKey;
+use super::wanted::{List, PortKey};
 use crate::model::{Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort};
 
 /// A Service as it is planned.
@@ -33,9 +33,56 @@ pub struct PortView {
     /// Its number in the tables, if it stands there.
     pub number: Option<u32>,
     /// Where clients reach it.
-    pub frontends: Vec<Socket>,
+    pub frontends: Vec<FrontendView>,
     /// Its endpoints in order of address and port.
     pub endpoints: Vec<EndpointView>,
+}
+
+/// A frontend as it is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrontendView {
+    /// Where it is.
+    pub at: Socket,
+    /// What it is to its Service, if that is known.
+    pub kind: Option<FrontendKind>,
+}
+
+/// What a frontend is to its Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrontendKind {
+    /// Its cluster IP.
+    ClusterIp,
+    /// An external IP.
+    ExternalIp,
+    /// An address of its load balancer.
+    LoadBalancer,
+    /// A node port at an address of this node.
+    NodePort,
+}
+
+impl FrontendKind {
+    /// As one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "cluster",
+            Self::ExternalIp => "external",
+            Self::LoadBalancer => "load-balancer",
+            Self::NodePort => "node-port",
+        }
+    }
+
+    fn of(at: Socket, service: &Service, port: &ServicePort) -> Self {
+        let is_among = |addresses: &[IpAddr]| at.port == port.port && addresses.contains(&at.addr);
+        if is_among(&service.cluster_ips) {
+            Self::ClusterIp
+        } else if is_among(&service.external_ips) {
+            Self::ExternalIp
+        } else if is_among(&service.load_balancer_ips) {
+            Self::LoadBalancer
+        } else {
+            Self::NodePort
+        }
+    }
 }
 
 /// An endpoint as it is planned.
@@ -49,6 +96,10 @@ pub struct EndpointView {
     pub slot: Option<u32>,
     /// Whether new flows may be given to it.
     pub is_listed: bool,
+    /// Whether such as are for the policy `Cluster` may.
+    pub in_cluster: bool,
+    /// Whether such as are for the policy `Local` may.
+    pub in_local: bool,
     /// Whether it runs on this node.
     pub is_local: bool,
     /// What its slice says of it.
@@ -133,6 +184,8 @@ fn view(
                 port,
                 slot: None,
                 is_listed: false,
+                in_cluster: false,
+                in_local: false,
                 is_local: endpoint.node.as_deref() == Some(node),
                 condition: Condition::of(endpoint),
                 node: endpoint.node.clone(),
@@ -151,7 +204,11 @@ fn view(
     };
     if let Some((number, frontends, held)) = planned.planned(&service.name, &key) {
         view.number = Some(number);
-        view.frontends = frontends.iter().map(|own| own.at).collect();
+        let frontends = frontends.iter().map(|own| FrontendView {
+            at: own.at,
+            kind: Some(FrontendKind::of(own.at, service, port)),
+        });
+        view.frontends = frontends.collect();
         for held in held {
             let entry = endpoints.entry((held.addr, held.port));
             let endpoint = entry.or_insert_with(|| EndpointView {
@@ -159,6 +216,8 @@ fn view(
                 port: held.port,
                 slot: None,
                 is_listed: false,
+                in_cluster: false,
+                in_local: false,
                 is_local: false,
                 condition: Condition::Withdrawn,
                 node: None,
@@ -166,6 +225,8 @@ fn view(
             });
             endpoint.slot = Some(held.slot);
             endpoint.is_listed = held.is_listed();
+            endpoint.in_cluster = held.is_in(List::Cluster);
+            endpoint.in_local = held.is_in(List::Local);
         }
     }
     view.endpoints = endpoints.into_values().collect();

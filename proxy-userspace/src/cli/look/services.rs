@@ -56,7 +56,7 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
         service.name.clone(),
         port.name.clone(),
         port.protocol.clone(),
-        port.frontends.join(" "),
+        frontends(port),
         format!("{}/{}", port.ready, port.total),
         port.picks.to_string(),
         port.flows.to_string(),
@@ -70,4 +70,13 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
         );
     }
     row
+}
+
+/// All frontends, with what they are where that is not the usual.
+fn frontends(port: &Port) -> String {
+    let all = port.frontends.iter().map(|own| match own.kind.as_deref() {
+        None | Some("cluster") => own.address.clone(),
+        Some(kind) => format!("{}({kind})", own.address),
+    });
+    all.collect::<Vec<_>>().join(" ")
 }
