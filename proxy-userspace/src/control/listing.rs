@@ -144,7 +144,7 @@ pub(crate) fn endpoints(views: &[ServiceView], counts: &Counts) -> Vec<api::Endp
                 target_port: own.port,
                 state: own.condition.name().to_owned(),
                 listed: own.is_listed,
-                lists: lists(own),
+                lists: own.lists.iter().map(ToString::to_string).collect(),
                 local: own.is_local,
                 node: own.node.as_deref().map(str::to_owned),
                 slice: own.slice.as_ref().map(|slice| slice.name().to_owned()),
@@ -156,15 +156,6 @@ pub(crate) fn endpoints(views: &[ServiceView], counts: &Counts) -> Vec<api::Endp
         }
     }
     all
-}
-
-fn lists(endpoint: &EndpointView) -> Vec<String> {
-    let all = [
-        (endpoint.in_cluster, "cluster"),
-        (endpoint.in_local, "local"),
-    ];
-    let own = all.into_iter().filter(|(is_in, _)| *is_in);
-    own.map(|(_, name)| name.to_owned()).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a part of a whole")]

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use proxy_common::abi::EndpointFlags;
+
 use super::op::Socket;
 use super::policy::merged;
 use super::ports::Ports;
-use super::wanted::{List, PortKey};
+use super::wanted::PortKey;
 use crate::model::{Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort};
 
 /// A Service as it is planned.
@@ -96,10 +98,8 @@ pub struct EndpointView {
     pub slot: Option<u32>,
     /// Whether new flows may be given to it.
     pub is_listed: bool,
-    /// Whether such as are for the policy `Cluster` may.
-    pub in_cluster: bool,
-    /// Whether such as are for the policy `Local` may.
-    pub in_local: bool,
+    /// Names of the lists that it is in: `cluster`, `local`.
+    pub lists: Vec<&'static str>,
     /// Whether it runs on this node.
     pub is_local: bool,
     /// What its slice says of it.
@@ -108,6 +108,18 @@ pub struct EndpointView {
     pub node: Option<Arc<str>>,
     /// The slice that names it.
     pub slice: Option<ObjectName>,
+}
+
+impl EndpointView {
+    /// The names of the lists that an endpoint with such a record is in.
+    pub fn lists(flags: EndpointFlags) -> Vec<&'static str> {
+        let all = [
+            (EndpointFlags::IN_CLUSTER_SET, "cluster"),
+            (EndpointFlags::IN_LOCAL_SET, "local"),
+        ];
+        let own = all.into_iter().filter(|(list, _)| flags.has(*list));
+        own.map(|(_, name)| name).collect()
+    }
 }
 
 /// What is said of an endpoint.
@@ -184,8 +196,7 @@ fn view(
                 port,
                 slot: None,
                 is_listed: false,
-                in_cluster: false,
-                in_local: false,
+                lists: Vec::new(),
                 is_local: endpoint.node.as_deref() == Some(node),
                 condition: Condition::of(endpoint),
                 node: endpoint.node.clone(),
@@ -216,8 +227,7 @@ fn view(
                 port: held.port,
                 slot: None,
                 is_listed: false,
-                in_cluster: false,
-                in_local: false,
+                lists: Vec::new(),
                 is_local: false,
                 condition: Condition::Withdrawn,
                 node: None,
@@ -225,8 +235,7 @@ fn view(
             });
             endpoint.slot = Some(held.slot);
             endpoint.is_listed = held.is_listed();
-            endpoint.in_cluster = held.is_in(List::Cluster);
-            endpoint.in_local = held.is_in(List::Local);
+            endpoint.lists = EndpointView::lists(held.flags);
         }
     }
     view.endpoints = endpoints.into_values().collect();

@@ -144,15 +144,14 @@ fn read(directory: &Path, scope: &Scope) -> Result<(Vec<ServiceView>, Counts)> {
 }
 
 /// What its record tells of an endpoint.
-const fn endpoint(slot: u32, record: &Record) -> EndpointView {
+fn endpoint(slot: u32, record: &Record) -> EndpointView {
     let is_listed = record.flags.has(EndpointFlags::ALIVE);
     EndpointView {
         addr: record.addr,
         port: record.port,
         slot: Some(slot),
         is_listed,
-        in_cluster: record.flags.has(EndpointFlags::IN_CLUSTER_SET),
-        in_local: record.flags.has(EndpointFlags::IN_LOCAL_SET),
+        lists: EndpointView::lists(record.flags),
         is_local: record.flags.has(EndpointFlags::LOCAL),
         condition: if is_listed {
             Condition::Ready

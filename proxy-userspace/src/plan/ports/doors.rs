@@ -126,7 +126,9 @@ impl Ports {
         let reverse = self.reverse.of_mut(key.family);
         for endpoint in &port.endpoints {
             let at = key.socket(endpoint.addr, endpoint.port);
-            gone.iter().for_each(|door| reverse.remove(at, **door));
+            for door in &gone {
+                reverse.remove(at, **door);
+            }
             for (rank, door) in &added {
                 reverse.add(at, *rank, *door);
             }
