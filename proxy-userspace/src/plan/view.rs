@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::policy::merged;
 use super::op::Socket;
+use super::policy::merged;
 use super::ports::Ports;
-use super::wanted::PortKey;
+use super::wanted::{List, PortKey};
 use crate::model::{Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort};
 
 /// A Service as it is planned.
@@ -32,7 +32,7 @@ pub struct PortView {
     pub family: Family,
     /// Its number in the tables, if it stands there.
     pub number: Option<u32>,
-    /// Where clients reach it.
+    /// Where clients reach it, those left out where they are only refused.
     pub frontends: Vec<Socket>,
     /// Its endpoints in order of address and port.
     pub endpoints: Vec<EndpointView>,
@@ -151,7 +151,10 @@ fn view(
     };
     if let Some((number, frontends, held)) = planned.planned(&service.name, &key) {
         view.number = Some(number);
-        view.frontends = frontends.iter().map(|own| own.at).collect();
+        let served = frontends
+            .iter()
+            .filter(|own| own.uses(List::Cluster) || own.uses(List::Local));
+        view.frontends = served.map(|own| own.at).collect();
         for held in held {
             let entry = endpoints.entry((held.addr, held.port));
             let endpoint = entry.or_insert_with(|| EndpointView {

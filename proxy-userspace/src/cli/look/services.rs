@@ -56,7 +56,7 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
         service.name.clone(),
         port.name.clone(),
         port.protocol.clone(),
-        port.frontends.join(" "),
+        frontends(&port.frontends, is_wide),
         format!("{}/{}", port.ready, port.total),
         port.picks.to_string(),
         port.flows.to_string(),
@@ -70,4 +70,31 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
         );
     }
     row
+}
+
+/// The frontends, as many as fit into a line unless all are asked for: a node port is reached at
+/// every address of the node.
+fn frontends(all: &[String], is_wide: bool) -> String {
+    const FEW: usize = 3;
+    match all.split_at_checked(FEW) {
+        Some((few, more)) if !is_wide && !more.is_empty() => {
+            format!("{} (+{})", few.join(" "), more.len())
+        }
+        _ => all.join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_frontends_are_counted_unless_all_are_asked_for() {
+        let all: Vec<_> = (1..=5).map(|n| format!("192.0.2.{n}:80")).collect();
+        let few = "192.0.2.1:80 192.0.2.2:80 192.0.2.3:80";
+        assert_eq!(few, frontends(&all[..3], false));
+        assert_eq!(format!("{few} (+2)"), frontends(&all, false));
+        assert_eq!(all.join(" "), frontends(&all, true));
+        assert_eq!("", frontends(&[], false));
+    }
 }
