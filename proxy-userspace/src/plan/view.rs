@@ -9,7 +9,7 @@ use proxy_common::abi::EndpointFlags;
 use super::op::Socket;
 use super::policy::merged;
 use super::ports::Ports;
-use super::wanted::PortKey;
+use super::wanted::{List, PortKey};
 use crate::model::{Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort};
 
 /// A Service as it is planned.
@@ -34,7 +34,7 @@ pub struct PortView {
     pub family: Family,
     /// Its number in the tables, if it stands there.
     pub number: Option<u32>,
-    /// Where clients reach it.
+    /// Where clients reach it, those left out where they are only refused.
     pub frontends: Vec<FrontendView>,
     /// Its endpoints in order of address and port.
     pub endpoints: Vec<EndpointView>,
@@ -215,7 +215,10 @@ fn view(
     };
     if let Some((number, frontends, held)) = planned.planned(&service.name, &key) {
         view.number = Some(number);
-        let frontends = frontends.iter().map(|own| FrontendView {
+        let served = frontends
+            .iter()
+            .filter(|own| own.uses(List::Cluster) || own.uses(List::Local));
+        let frontends = served.map(|own| FrontendView {
             at: own.at,
             kind: Some(FrontendKind::of(own.at, service, port)),
         });
