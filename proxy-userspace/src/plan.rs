@@ -41,7 +41,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proxy_common::abi::{Detector, capacity};
-use proxy_common::net::Proto;
 
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
@@ -49,7 +48,7 @@ pub use snapshot::{Floors, Snapshot};
 pub use view::{Condition, EndpointView, FrontendKind, FrontendView, PortView, ServiceView};
 
 use crate::config::Config;
-use crate::model::{Change, EndpointSlice, Node, Object, ObjectKey, ObjectName, Protocol, Service};
+use crate::model::{Change, EndpointSlice, Node, Object, ObjectKey, ObjectName, Service};
 use policy::Policy;
 use ports::Ports;
 use wanted::Wanted;
@@ -361,9 +360,10 @@ impl Plan {
         let Some(entry) = self.entries.get_mut(name) else {
             return;
         };
-        let ports = entry.service.iter().flat_map(|service| &service.ports);
-        let sctp = ports.filter(|port| port.protocol == Protocol::Sctp);
-        notices.extend(sctp.map(|port| Notice::Sctp { port: port.port }));
+        if let Some(service) = &entry.service {
+            let refused = self.policy.refused_external_ips(service);
+            notices.extend(refused.map(|addr| Notice::ExternalIp { addr }));
+        }
         for notice in &notices {
             if !entry.notices.contains(notice) {
                 outcome.notices.push((name.clone(), notice.clone()));
@@ -376,12 +376,10 @@ impl Plan {
     }
 }
 
-/// What the Service of an entry should become, SCTP left out.
+/// What the Service of an entry should become.
 fn of_service(entry: Option<&Entry>, policy: &Policy) -> Vec<Wanted> {
     let service = entry.and_then(|entry| entry.service.as_ref().map(|own| (own, entry)));
     service.map_or_else(Vec::new, |(service, entry)| {
-        let mut all = policy.wanted(service, &entry.slices);
-        all.retain(|wanted| wanted.key.proto != Proto::SCTP);
-        all
+        policy.wanted(service, &entry.slices)
     })
 }

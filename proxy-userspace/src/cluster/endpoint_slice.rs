@@ -182,6 +182,35 @@ endpoints:
     }
 
     #[test]
+    fn hints_are_taken() {
+        let yaml = "
+addressType: IPv4
+endpoints:
+- addresses: [10.1.0.1]
+  hints: {forZones: [{name: a}, {name: b}], forNodes: [{name: one}]}
+- addresses: [10.1.0.2]";
+        let converted = convert(&format!("{HEAD}{yaml}")).unwrap();
+        let endpoints = &slice(&converted).endpoints;
+        assert_eq!(
+            ["a", "b"],
+            *endpoints[0]
+                .for_zones
+                .iter()
+                .map(|zone| &**zone)
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(
+            ["one"],
+            *endpoints[0]
+                .for_nodes
+                .iter()
+                .map(|node| &**node)
+                .collect::<Vec<_>>()
+        );
+        assert!(endpoints[1].for_zones.is_empty() && endpoints[1].for_nodes.is_empty());
+    }
+
+    #[test]
     fn bad_addresses_are_left_out_one_by_one() {
         let yaml = "
 addressType: IPv6

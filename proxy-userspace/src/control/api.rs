@@ -129,8 +129,8 @@ pub struct Notice {
     pub name: String,
     /// What.
     pub message: String,
-    /// Whether it is a limit of this program and not a fault.
-    pub is_known_limit: bool,
+    /// Whether it is configured to be so, and no fault.
+    pub is_by_choice: bool,
 }
 
 /// How the nftables tables are, which drop packets to a `ClusterIP` that nobody translates.

@@ -146,7 +146,7 @@ impl Objects {
         let mut notices: Vec<_> = self
             .plan
             .notices()
-            .map(|(name, notice)| (name.clone(), notice.to_string(), notice.is_known_limit()))
+            .map(|(name, notice)| (name.clone(), notice.to_string(), notice.is_by_choice()))
             .collect();
         notices.sort_unstable();
         TableState {

@@ -287,3 +287,41 @@ fn files_are_followed() {
     assert_eq!(BTreeSet::from(["+Service default/b".to_owned()]), seen);
     drop(follower);
 }
+
+#[test]
+fn hidden_objects_are_as_if_they_were_not_there() {
+    let dir = Dir::new("hidden");
+    let labelled = service("a", "10.96.0.1").replace(
+        "{name: a}",
+        "{name: a, labels: {service.kubernetes.io/headless: ''}}",
+    );
+    dir.write("a.yaml", &labelled);
+    let known = |selectors| {
+        let mut source = Source::new(dir.0.clone())
+            .allow_empty(true)
+            .select(selectors);
+        let update = source.read_all();
+        assert!(update.problems.is_empty());
+        update.changes.len()
+    };
+    assert_eq!(1, known(Selectors::Current));
+    assert_eq!(0, known(Selectors::Until134));
+}
+
+#[test]
+fn service_cidrs_are_objects_of_their_own() {
+    let text = "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDRList, items: [\
+                {metadata: {name: kubernetes}, spec: {cidrs: [10.96.0.0/16]}}]}";
+    let parsed = parse_text("a.yaml", text);
+    assert!(
+        parsed.problems.is_empty(),
+        "{:?}",
+        messages(&parsed.problems)
+    );
+    let keys: Vec<_> = parsed
+        .objects
+        .iter()
+        .map(|(_, object)| object.key())
+        .collect();
+    assert_eq!([ObjectKey::ServiceCidr("kubernetes".into())], *keys);
+}

@@ -112,6 +112,12 @@ impl Policy {
         all
     }
 
+    /// The external IPs of a Service that are configured not to be served.
+    pub(super) fn refused_external_ips(&self, service: &Service) -> impl Iterator<Item = IpAddr> {
+        let given = service.external_ips.iter().copied();
+        given.filter(|addr| !self.config.external_ips.include(*addr))
+    }
+
     fn port(
         &self,
         service: &Service,

@@ -34,7 +34,7 @@ pub struct PortView {
     pub family: Family,
     /// Its number in the tables, if it stands there.
     pub number: Option<u32>,
-    /// Where clients reach it.
+    /// Where clients reach it, those left out where they are only refused.
     pub frontends: Vec<FrontendView>,
     /// Its endpoints in order of address and port.
     pub endpoints: Vec<EndpointView>,
@@ -215,11 +215,12 @@ fn view(
     };
     if let Some((number, frontends, held)) = planned.planned(&service.name, &key) {
         view.number = Some(number);
-        let frontends = frontends.iter().map(|own| FrontendView {
+        let served = frontends.iter().filter(|own| own.leads_somewhere());
+        let served = served.map(|own| FrontendView {
             at: own.at,
             kind: Some(FrontendKind::of(own.at, service, port)),
         });
-        view.frontends = frontends.collect();
+        view.frontends = served.collect();
         for held in held {
             let entry = endpoints.entry((held.addr, held.port));
             let endpoint = entry.or_insert_with(|| EndpointView {
