@@ -9,7 +9,7 @@ use proxy_common::abi::EndpointFlags;
 use super::op::Socket;
 use super::policy::merged;
 use super::ports::Ports;
-use super::wanted::{List, PortKey};
+use super::wanted::PortKey;
 use crate::model::{Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort};
 
 /// A Service as it is planned.
@@ -215,14 +215,12 @@ fn view(
     };
     if let Some((number, frontends, held)) = planned.planned(&service.name, &key) {
         view.number = Some(number);
-        let served = frontends
-            .iter()
-            .filter(|own| own.uses(List::Cluster) || own.uses(List::Local));
-        let frontends = served.map(|own| FrontendView {
+        let served = frontends.iter().filter(|own| own.leads_somewhere());
+        let served = served.map(|own| FrontendView {
             at: own.at,
             kind: Some(FrontendKind::of(own.at, service, port)),
         });
-        view.frontends = frontends.collect();
+        view.frontends = served.collect();
         for held in held {
             let entry = endpoints.entry((held.addr, held.port));
             let endpoint = entry.or_insert_with(|| EndpointView {
