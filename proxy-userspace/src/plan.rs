@@ -45,7 +45,7 @@ use proxy_common::abi::{Detector, capacity};
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
 pub use snapshot::{Floors, Snapshot};
-pub use view::{Condition, EndpointView, PortView, ServiceView};
+pub use view::{Condition, EndpointView, FrontendKind, FrontendView, PortView, ServiceView};
 
 use crate::config::Config;
 use crate::model::{Change, EndpointSlice, Node, Object, ObjectKey, ObjectName, Service};
