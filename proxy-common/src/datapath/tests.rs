@@ -6,20 +6,27 @@ use std::vec::Vec;
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 
 use super::memory::world::{World, client_addr, endpoint_addr, vip};
-use super::memory::{MemoryPacket, MemoryRoom, MemoryTables};
+use super::memory::{Fib, MemoryPacket, MemoryRoom, MemoryTables};
 use super::{Verdict, egress, ingress};
-use crate::abi::{Counter, EndpointFlags, FlowState, Kind, Settings, State, Tier};
+use crate::abi::{
+    Counter, Device, EndpointFlags, FlowState, Frontend, FrontendFlags, Kind, Origin, Settings,
+    State, Tier,
+};
 use crate::net::{Proto, eth};
 
+mod affinity;
 mod bridge;
 mod direct;
 mod hairpin;
 mod lost;
+mod masquerade;
 mod open;
+mod origin;
 mod remains;
 mod repair;
 mod state;
 mod udp;
+mod verdict;
 
 /// Both families and both protocols, for tests that must hold in all four.
 const ALL: [(bool, Proto); 4] = [
@@ -55,14 +62,49 @@ type Outcome = Result<(SocketAddr, SocketAddr), Counter>;
 struct Node {
     world: World,
     proto: Proto,
+    /// Index of the device that packets come in by.
+    device: u32,
+    /// The mark of the last packet, which had [`OTHER_MARK`] before.
+    mark: u32,
 }
+
+/// Bits of other users of the mark.
+const OTHER_MARK: u32 = 0x0f00_0001;
 
 impl Node {
     fn new(proto: Proto) -> Self {
         Self {
             world: World::new(Settings::with_hz(250)),
             proto,
+            device: 1,
+            mark: 0,
         }
+    }
+
+    /// Changes the frontend of a Service.
+    fn change(&mut self, service: SocketAddr, change: impl FnMut(&mut Frontend)) {
+        let proto = self.proto;
+        self.world
+            .change((service.ip(), service.port()), proto, change);
+    }
+
+    /// Adds properties to the frontend of a Service.
+    fn flag(&mut self, service: SocketAddr, flags: FrontendFlags) {
+        self.change(service, |frontend| {
+            frontend.flags = frontend.flags.with(flags)
+        });
+    }
+
+    /// Takes the second and the third client of each family for pods, and not the first.
+    fn detect(&mut self) {
+        let v6 = "fd00:10:244:1::2".parse().unwrap();
+        self.world.detect(([10, 244, 1, 2].into(), 31), (v6, 127));
+    }
+
+    /// The bits that were set in the last packet's mark; no other has changed.
+    fn marked(&self) -> u32 {
+        assert_eq!(OTHER_MARK, self.mark & OTHER_MARK);
+        self.mark & !OTHER_MARK
     }
 
     /// A Service at the `n`th address, port 80, with these endpoints at port 8080.
@@ -99,7 +141,9 @@ impl Node {
     }
 
     fn run(&mut self, from: SocketAddr, to: SocketAddr, tcp: Tcp, enters: bool) -> Outcome {
-        let mut packet = MemoryPacket::frame(frame(self.proto, from, to, tcp));
+        let mut packet = MemoryPacket::frame(frame(self.proto, from, to, tcp))
+            .at(self.device, &Fib::new())
+            .marked(OTHER_MARK);
         let room = &mut MemoryRoom::default();
         let tables = &mut self.world.tables;
         let verdict = if enters {
@@ -107,6 +151,7 @@ impl Node {
         } else {
             egress(&mut packet, tables, room, eth::LEN)
         };
+        self.mark = packet.mark_of();
         match verdict {
             Verdict::Drop(reason) => Err(reason),
             Verdict::Pass => {
@@ -114,7 +159,10 @@ impl Node {
                 Ok((from, to))
             }
             Verdict::Rewritten => Ok(addresses(packet.bytes())),
-            Verdict::Rejected => Err(Counter::Reject),
+            Verdict::Rejected => {
+                assert_eq!((from, to), addresses(packet.bytes()));
+                Err(Counter::Reject)
+            }
         }
     }
 
@@ -139,7 +187,7 @@ impl Node {
 
     /// Has an endpoint keep what it has and get nothing new.
     fn terminate(&mut self, addr: IpAddr) {
-        self.change_endpoint(addr, |_, flags| *flags = EndpointFlags::HELD);
+        self.world.flag(addr, |flags| *flags = EndpointFlags::HELD);
     }
 
     fn change_endpoint(
