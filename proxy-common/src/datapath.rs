@@ -21,6 +21,7 @@ pub mod memory;
 pub mod note;
 pub mod open;
 pub mod origin;
+pub mod own;
 pub mod packet;
 pub mod repair;
 pub mod rewrite;

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::vec::Vec;
 
-use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{IpNumber, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 
 use super::memory::world::{World, client_addr, endpoint_addr, vip};
 use super::memory::{Fib, MemoryPacket, MemoryRoom, MemoryTables};
@@ -12,6 +12,7 @@ use crate::abi::{
     Counter, Device, EndpointFlags, FlowState, Frontend, FrontendFlags, Kind, Origin, Settings,
     State, Tier,
 };
+use crate::net::sctp::crc32c;
 use crate::net::{Proto, eth};
 
 mod affinity;
@@ -22,18 +23,21 @@ mod lost;
 mod masquerade;
 mod open;
 mod origin;
+mod own;
 mod remains;
 mod repair;
 mod state;
 mod udp;
 mod verdict;
 
-/// Both families and both protocols, for tests that must hold in all four.
-const ALL: [(bool, Proto); 4] = [
+/// Both families and all protocols, for tests that must hold in each.
+const ALL: [(bool, Proto); 6] = [
     (false, Proto::TCP),
     (false, Proto::UDP),
+    (false, Proto::SCTP),
     (true, Proto::TCP),
     (true, Proto::UDP),
+    (true, Proto::SCTP),
 ];
 
 /// TCP flags as letters, and the numbers that go with them.
@@ -276,6 +280,12 @@ fn frame(proto: Proto, from: SocketAddr, to: SocketAddr, tcp: Tcp) -> Vec<u8> {
         _ => unreachable!("both addresses are of one family"),
     };
     let mut bytes = Vec::new();
+    if proto == Proto::SCTP {
+        builder
+            .write(&mut bytes, IpNumber::SCTP, &sctp(from, to, tcp))
+            .unwrap();
+        return bytes;
+    }
     if proto == Proto::UDP {
         let udp = builder.udp(from.port(), to.port());
         udp.write(&mut bytes, b"payload").unwrap();
@@ -294,10 +304,51 @@ fn frame(proto: Proto, from: SocketAddr, to: SocketAddr, tcp: Tcp) -> Vec<u8> {
     bytes
 }
 
+/// The packet of an association that says what the segment says in a connection.
+fn sctp(from: SocketAddr, to: SocketAddr, tcp: Tcp) -> Vec<u8> {
+    let chunk = match tcp.flags {
+        "S" => 1,
+        "SA" => 2,
+        "FA" => 7,
+        "R" => 6,
+        _ => 0,
+    };
+    let mut bytes = Vec::new();
+    bytes.extend(from.port().to_be_bytes());
+    bytes.extend(to.port().to_be_bytes());
+    bytes.extend(tcp.ack.to_be_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend([chunk, 0, 0, 20]);
+    // The tag that the sender wants to be addressed by.
+    bytes.extend(tcp.seq.wrapping_add(1).to_be_bytes());
+    bytes.extend(b"payload");
+    let check = crc32c(&bytes);
+    bytes[8..12].copy_from_slice(&check.to_le_bytes());
+    bytes
+}
+
+/// Ports of an SCTP packet, its checksum verified.
+fn sctp_ports(payload: &[u8]) -> (u16, u16) {
+    let mut bytes = payload.to_vec();
+    bytes[8..12].fill(0);
+    assert_eq!(crc32c(&bytes).to_le_bytes(), payload[8..12]);
+    let port = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
+    (port(0), port(2))
+}
+
 /// The addresses of a packet, its checksums verified by an independent implementation.
 fn addresses(bytes: &[u8]) -> (SocketAddr, SocketAddr) {
     let packet = SlicedPacket::from_ethernet(bytes).unwrap();
-    let transport = packet.transport.unwrap();
+    let Some(transport) = packet.transport else {
+        let net = packet.net.as_ref().unwrap();
+        let (sport, dport) = sctp_ports(net.ip_payload_ref().unwrap().payload);
+        if let NetSlice::Ipv4(net) = net {
+            let header = net.header().to_header();
+            assert_eq!(header.calc_header_checksum(), header.header_checksum);
+        }
+        let (src, dst) = ends(net);
+        return (SocketAddr::new(src, sport), SocketAddr::new(dst, dport));
+    };
     let (sport, dport, good) = match (&packet.net, &transport) {
         (Some(NetSlice::Ipv4(net)), TransportSlice::Tcp(tcp)) => {
             let header = net.header();
@@ -353,10 +404,16 @@ fn addresses(bytes: &[u8]) -> (SocketAddr, SocketAddr) {
                 fresh == udp.checksum(),
             )
         }
-        _ => unreachable!("tests send TCP and UDP only"),
+        _ => unreachable!("tests send TCP, UDP and SCTP only"),
     };
     assert!(good, "the transport checksum is wrong: {bytes:02x?}");
-    let (src, dst): (IpAddr, IpAddr) = match packet.net.unwrap() {
+    let (src, dst) = ends(&packet.net.unwrap());
+    (SocketAddr::new(src, sport), SocketAddr::new(dst, dport))
+}
+
+/// The addresses in a network header.
+fn ends(net: &NetSlice<'_>) -> (IpAddr, IpAddr) {
+    match net {
         NetSlice::Ipv4(net) => (
             net.header().source_addr().into(),
             net.header().destination_addr().into(),
@@ -366,6 +423,5 @@ fn addresses(bytes: &[u8]) -> (SocketAddr, SocketAddr) {
             net.header().destination_addr().into(),
         ),
         NetSlice::Arp(_) => unreachable!("tests send no ARP"),
-    };
-    (SocketAddr::new(src, sport), SocketAddr::new(dst, dport))
+    }
 }

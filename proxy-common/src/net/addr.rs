@@ -155,6 +155,13 @@ impl Proto {
     pub const ICMPV6: Self = Self(58);
     /// SCTP.
     pub const SCTP: Self = Self(132);
+
+    /// Whether it has connections, which begin and end with packets of their own, as all that are
+    /// translated have but UDP.
+    #[inline(always)]
+    pub const fn connects(self) -> bool {
+        self.0 != Self::UDP.0
+    }
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ fn it_lasts_from_the_last_flow_that_was_opened_and_no_packet_of_one_prolongs_it(
         let mut last = first;
         for port in 1100..1120 {
             node.later(TIMEOUT / 2);
-            if proto == Proto::TCP {
+            if proto.connects() {
                 node.enters(client(is_v6, 1, port - 1), service, RST).ok();
             }
             node.later(TIMEOUT / 2 + 1);
