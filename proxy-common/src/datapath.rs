@@ -10,6 +10,7 @@
 pub mod bridge;
 pub mod choose;
 pub mod claim;
+pub mod connect;
 pub mod direct;
 pub mod egress;
 pub mod flow;

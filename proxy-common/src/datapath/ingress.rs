@@ -16,8 +16,8 @@ use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{
-    Counter, Family, FlowFlags, FlowState, Frontend, FrontendFlags, Hook, Hop, Kind, Tier, V4, V6,
-    trace_of,
+    Counter, Family, FlowFlags, FlowState, Frontend, FrontendFlags, Hook, Hop, Kind, Origin, Tier,
+    V4, V6, trace_of,
 };
 use crate::net::tcp::Flags;
 use crate::net::{Port, Proto, eth};
@@ -395,11 +395,22 @@ pub(super) fn frontend_for<F: Family, T: Tables<F>>(
 /// business.
 #[inline(always)]
 pub fn whole<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let origin = origin_of(tables, work);
+    whole_for(tables, work, origin)
+}
+
+/// The same for a packet of this origin.
+#[inline(always)]
+pub(super) fn whole_for<F: Family, T: Tables<F>>(
+    tables: &T,
+    work: &Work<F>,
+    origin: Origin,
+) -> Step {
     let key = F::frontend_key(work.key.dst(), Port::zeroed(), Proto::ANY);
     let Some(frontend) = tables.frontend(&key) else {
         return Step::NONE;
     };
-    let step = nowhere(frontend.flags.empty(origin_of(tables, work)));
+    let step = nowhere(frontend.flags.empty(origin));
     if step == Step::PASS { Step::NONE } else { step }
 }
 

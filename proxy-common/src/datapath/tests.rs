@@ -17,6 +17,7 @@ use crate::net::{Proto, eth};
 
 mod affinity;
 mod bridge;
+mod connect;
 mod direct;
 mod hairpin;
 mod lost;
