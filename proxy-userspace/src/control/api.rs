@@ -129,17 +129,21 @@ pub struct Notice {
     pub name: String,
     /// What.
     pub message: String,
-    /// Whether it is a limit of this program and not a fault.
-    pub is_known_limit: bool,
+    /// Whether it is configured to be so, and no fault.
+    pub is_by_choice: bool,
 }
 
-/// How the nftables tables are, which drop packets to a `ClusterIP` that nobody translates.
+/// How the nftables tables are.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Netfilter {
-    /// `ClusterIP`s for which the drop is in force.
+    /// `ClusterIP`s for which packets that nobody translates are dropped.
     pub cluster_ips: usize,
-    /// Why it is not in force for all of them.
+    /// Families (`IPv4`, `IPv6`) whose `filter FORWARD` accepts what kube-proxy's iptables mode
+    /// accepts there.
+    #[serde(default)]
+    pub forward_accepts: Vec<String>,
+    /// Why not all rules are in force.
     pub trouble: Option<String>,
 }
 
@@ -179,13 +183,12 @@ impl From<(abi::Counter, u64)> for Counter {
     }
 }
 
-impl Counter {
-    /// The one that nftables keeps.
-    pub fn untranslated(value: u64) -> Self {
+impl From<(netfilter::Counter, netfilter::Count)> for Counter {
+    fn from((counter, count): (netfilter::Counter, netfilter::Count)) -> Self {
         Self {
-            name: netfilter::DROP_UNTRANSLATED.to_owned(),
-            meaning: netfilter::MEANING.to_owned(),
-            value,
+            name: counter.name().to_owned(),
+            meaning: counter.meaning().to_owned(),
+            value: count.packets,
         }
     }
 }
@@ -228,7 +231,7 @@ pub struct Port {
     /// Its number in the tables; none if it is not there.
     pub number: Option<u32>,
     /// Where clients reach it.
-    pub frontends: Vec<String>,
+    pub frontends: Vec<Frontend>,
     /// Endpoints that get new flows.
     pub ready: usize,
     /// All endpoints that are known.
@@ -239,6 +242,16 @@ pub struct Port {
     pub picks: u64,
     /// Live flows.
     pub flows: u64,
+}
+
+/// Where clients reach a port of a Service.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Frontend {
+    /// Address and port.
+    pub address: String,
+    /// `cluster`, `external`, `load-balancer` or `node-port`; none if that is not known.
+    pub kind: Option<String>,
 }
 
 /// An endpoint of a port of a Service.
@@ -263,6 +276,8 @@ pub struct Endpoint {
     pub state: String,
     /// Whether it gets new flows.
     pub listed: bool,
+    /// By which lists: `cluster`, `local`.
+    pub lists: Vec<String>,
     /// Whether it runs on this node.
     pub local: bool,
     /// The node it runs on.

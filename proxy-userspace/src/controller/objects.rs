@@ -9,12 +9,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
 use super::locals::Locals;
+use crate::config::Mode;
 use crate::control::{Ask, LastChange, TableState};
 use crate::dataplane::{Tables, apply};
 use crate::log::Bursts;
 use crate::manifests::{Standing, Update};
 use crate::model::{Change, Object, ObjectKey};
-use crate::netfilter::{ClusterIps, Netfilter};
+use crate::netfilter::{ClusterIps, Netfilter, ServiceCidrs};
 use crate::plan::{GRACE, Op, Outcome, Plan, Summary, Usage};
 
 /// How long to wait before refused operations are tried again.
@@ -27,9 +28,10 @@ pub(super) struct Objects {
     plan: Plan,
     tables: Tables,
     node: Arc<str>,
-    node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+    node_addresses: watch::Sender<Option<BTreeSet<IpAddr>>>,
     locals: Locals,
     cluster_ips: ClusterIps,
+    service_cidrs: ServiceCidrs,
     netfilter: Netfilter,
     /// Operations that the kernel refused.
     refused: Vec<Op>,
@@ -43,10 +45,13 @@ pub(super) struct Objects {
     start: Instant,
 }
 
+/// The addresses of this node's interfaces.
+type Addresses = Arc<BTreeSet<IpAddr>>;
+
 /// Who is told of what is declared.
 pub(super) struct Tell {
-    /// The addresses of this node's Node object.
-    pub(super) node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+    /// The addresses of this node's Node object, once what is declared is known.
+    pub(super) node_addresses: watch::Sender<Option<BTreeSet<IpAddr>>>,
     /// The addresses of the endpoints on this node.
     pub(super) local_endpoints: watch::Sender<BTreeSet<IpAddr>>,
     /// The keeper of the nftables tables.
@@ -54,14 +59,15 @@ pub(super) struct Tell {
 }
 
 impl Objects {
-    pub(super) fn new(plan: Plan, tables: Tables, node: Arc<str>, tell: Tell) -> Self {
+    pub(super) fn new(plan: Plan, tables: Tables, node: Arc<str>, mode: Mode, tell: Tell) -> Self {
         Self {
             plan,
             tables,
             locals: Locals::new(Arc::clone(&node), tell.local_endpoints),
             node,
             node_addresses: tell.node_addresses,
-            cluster_ips: ClusterIps::default(),
+            cluster_ips: ClusterIps::new(mode),
+            service_cidrs: ServiceCidrs::default(),
             netfilter: tell.netfilter,
             refused: Vec::new(),
             standing: Standing::default(),
@@ -73,15 +79,21 @@ impl Objects {
         }
     }
 
-    /// Follows updates until there are no more, and answers questions; tells `synced` when the
-    /// first update is carried out.
+    /// Follows updates until there are no more, and the addresses of this node's interfaces, and
+    /// answers questions; tells `synced` when the first update is carried out.
     pub(super) async fn run(
         mut self,
         mut updates: mpsc::UnboundedReceiver<Update>,
+        mut own: watch::Receiver<Option<Addresses>>,
         mut asks: mpsc::Receiver<Ask>,
         synced: oneshot::Sender<Summary>,
     ) {
         let mut synced = Some(synced);
+        // Node ports are at these addresses: before they are known, those of a former run would go.
+        if own.wait_for(Option::is_some).await.is_err() {
+            return;
+        }
+        self.follow_addresses(&mut own);
         // Questions do not put off what is due.
         let mut due = None;
         loop {
@@ -91,9 +103,21 @@ impl Objects {
                         return;
                     };
                     self.take(update);
+                    // Whatever was declared of this node is known now, if it is nothing.
+                    self.node_addresses.send_if_modified(|known| {
+                        let is_first = known.is_none();
+                        known.get_or_insert_default();
+                        is_first
+                    });
                     if let Some(synced) = synced.take() {
                         synced.send(self.plan.summary()).ok();
                     }
+                }
+                changed = own.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    self.follow_addresses(&mut own);
                 }
                 Some(ask) = asks.recv() => {
                     self.answer(ask);
@@ -125,7 +149,7 @@ impl Objects {
         let mut notices: Vec<_> = self
             .plan
             .notices()
-            .map(|(name, notice)| (name.clone(), notice.to_string(), notice.is_known_limit()))
+            .map(|(name, notice)| (name.clone(), notice.to_string(), notice.is_by_choice()))
             .collect();
         notices.sort_unstable();
         TableState {
@@ -174,14 +198,31 @@ impl Objects {
             }
         }
         let cluster_ips = self.cluster_ips.note(&update.changes);
+        let service_cidrs = self.service_cidrs.note(&update.changes);
         // Before they are served, so that no packet to them goes anywhere else in between.
         self.netfilter.add(cluster_ips.added);
         if !update.changes.is_empty() || (completes && self.plan.has_former()) {
             self.follow(update.changes, completes);
         }
         self.netfilter.remove(cluster_ips.gone);
+        if let Some(ranges) = service_cidrs {
+            self.netfilter.set_service_cidrs(ranges);
+        }
         if completes {
             self.netfilter.complete();
+        }
+    }
+
+    /// Brings the tables to the addresses that this node has now.
+    fn follow_addresses(&mut self, own: &mut watch::Receiver<Option<Addresses>>) {
+        let now = own.borrow_and_update().clone();
+        let outcome = self
+            .plan
+            .update(now.map(Change::Addresses), self.start.elapsed());
+        if !outcome.ops.is_empty() {
+            let operations = outcome.ops.len();
+            debug!(operations, "this node has other addresses");
+            self.carry_out(outcome);
         }
     }
 
@@ -243,7 +284,7 @@ impl Objects {
             Change::Gone(ObjectKey::Node(name)) if *name == self.node => BTreeSet::new(),
             _ => return,
         };
-        self.node_addresses.send_replace(addresses);
+        self.node_addresses.send_replace(Some(addresses));
     }
 
     fn carry_out(&mut self, outcome: Outcome) {

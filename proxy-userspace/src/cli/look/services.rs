@@ -56,7 +56,7 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
         service.name.clone(),
         port.name.clone(),
         port.protocol.clone(),
-        port.frontends.join(" "),
+        frontends(port, is_wide),
         format!("{}/{}", port.ready, port.total),
         port.picks.to_string(),
         port.flows.to_string(),
@@ -70,4 +70,21 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
         );
     }
     row
+}
+
+/// The frontends with what they are where that is not the usual, as many as fit into a line unless
+/// all are asked for: a node port is reached at every address of the node.
+fn frontends(port: &Port, is_wide: bool) -> String {
+    const FEW: usize = 3;
+    let all = port.frontends.iter().map(|own| match own.kind.as_deref() {
+        None | Some("cluster") => own.address.clone(),
+        Some(kind) => format!("{}({kind})", own.address),
+    });
+    let all: Vec<_> = all.collect();
+    match all.split_at_checked(FEW) {
+        Some((few, more)) if !is_wide && !more.is_empty() => {
+            format!("{} (+{})", few.join(" "), more.len())
+        }
+        _ => all.join(" "),
+    }
 }
