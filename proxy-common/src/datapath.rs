@@ -8,7 +8,9 @@
 //! endpoint, and never a Service address.
 
 pub mod bridge;
+pub mod choose;
 pub mod claim;
+pub mod connect;
 pub mod direct;
 pub mod egress;
 pub mod flow;
@@ -19,6 +21,8 @@ pub mod lifetime;
 pub mod memory;
 pub mod note;
 pub mod open;
+pub mod origin;
+pub mod own;
 pub mod packet;
 pub mod repair;
 pub mod rewrite;

@@ -4,47 +4,54 @@
 //! operations that lead from one to the other, in an order in which the tables are right after
 //! every single one:
 //!
-//! 1. records of new endpoints, the way back from them, bits of the address bitmaps,
+//! 1. source ranges that are new, records of new endpoints and of those that come into a set, the
+//!    way back from them, bits of the address bitmaps,
 //! 2. the changed sets, each written beside the old one,
-//! 3. the frontends, each switched to its new set in one step,
-//! 4. the records of endpoints that are in no set any more, with their generation raised: a UDP
-//!    flow that remembers an older generation draws again.
+//! 3. the frontends, each switched to its new sets in one step,
+//! 4. the records of endpoints that have left a set; of those that serve no more with the
+//!    generation raised: a UDP flow that remembers an older one draws again,
+//! 5. the end of source ranges.
 //!
 //! Slots and regions that became free rest for [`GRACE`], counted from when the operations were
 //! carried out ([`Plan::applied`]). Only Services that changed are looked at.
 
 mod bits;
-mod desired;
+mod detector;
 mod diff;
 mod family;
 mod frontends;
 mod ids;
 mod notice;
 mod op;
+mod policy;
 mod ports;
 mod reverse;
 mod sets;
 mod snapshot;
+mod sources;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod view;
+mod wanted;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proxy_common::abi::capacity;
+use proxy_common::abi::{Detector, capacity};
 
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
 pub use snapshot::{Floors, Snapshot};
-pub use view::{Condition, EndpointView, PortView, ServiceView};
+pub use view::{Condition, EndpointView, FrontendKind, FrontendView, PortView, ServiceView};
 
-use crate::model::{Change, EndpointSlice, Object, ObjectKey, ObjectName, Protocol, Service};
-use desired::{Wanted, wanted};
+use crate::config::Config;
+use crate::model::{Change, EndpointSlice, Node, Object, ObjectKey, ObjectName, Service};
+use policy::Policy;
 use ports::Ports;
+use wanted::Wanted;
 
 /// How long what became free is left alone: no packet that is being handled lasts that long.
 pub const GRACE: Duration = Duration::from_secs(2);
@@ -63,6 +70,8 @@ pub struct Limits {
     pub set_slots: u32,
     /// Endpoints of each family whose frontends are kept with them.
     pub reverse: u32,
+    /// Source ranges of each family.
+    pub sources: u32,
 }
 
 impl Limits {
@@ -75,6 +84,7 @@ impl Limits {
             endpoints,
             set_slots: endpoints.saturating_mul(2),
             reverse: endpoints.min(capacity::FRONTENDS.max(endpoints / 4)),
+            sources: capacity::SOURCES,
         }
     }
 }
@@ -119,7 +129,8 @@ pub struct Usage {
 /// The declared state and the tables planned for it.
 #[derive(Debug)]
 pub struct Plan {
-    node: Arc<str>,
+    policy: Policy,
+
     entries: HashMap<ObjectName, Entry>,
     slices: HashMap<ObjectName, Arc<EndpointSlice>>,
     ports: Ports,
@@ -136,15 +147,29 @@ struct Entry {
 }
 
 impl Plan {
-    /// An empty plan for the node of this name.
+    /// An empty plan for the node of this name, with all that can be configured as it is by
+    /// default.
     pub fn new(node: &str, limits: Limits) -> Self {
         Self {
-            node: node.into(),
+            policy: Policy::new(node, Config::default()),
             entries: HashMap::new(),
             slices: HashMap::new(),
             ports: Ports::new(limits),
             waiting: BTreeSet::new(),
         }
+    }
+
+    /// The same as it is configured; before the first change.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.policy = self.policy.with_config(config);
+        self.ports.detect(self.policy.detector());
+        self
+    }
+
+    /// Who is inside.
+    pub const fn detector(&self) -> Detector {
+        self.policy.detector()
     }
 
     /// Begins all numbers beyond those of former runs; before the first change.
@@ -234,7 +259,7 @@ impl Plan {
             .filter_map(|(_, entry)| {
                 let service = entry.service.as_ref()?;
                 let notices = entry.notices.iter().map(ToString::to_string).collect();
-                let ports = view::ports(service, &entry.slices, &self.ports, &self.node);
+                let ports = view::ports(service, &entry.slices, &self.ports, self.policy.node());
                 Some(ServiceView {
                     name: service.name.clone(),
                     ports,
@@ -273,9 +298,32 @@ impl Plan {
                 self.slices.insert(slice.name.clone(), slice);
             }
             Change::Gone(ObjectKey::Slice(name)) => self.forget_slice(&name, dirty),
+            Change::Set(Object::Node(node)) if node.name == *self.policy.node() => {
+                self.note_node(Some(&node), dirty);
+            }
+            Change::Gone(ObjectKey::Node(name)) if name == *self.policy.node() => {
+                self.note_node(None, dirty);
+            }
+            Change::Addresses(own) => {
+                let moved = self.policy.follow_addresses(own);
+                let services = self.entries.iter();
+                let concerned = services.filter(|(_, entry)| {
+                    let service = entry.service.as_ref();
+                    service.is_some_and(|service| moved.concerns(service))
+                });
+                dirty.extend(concerned.map(|(name, _)| name.clone()));
+            }
             Change::Set(Object::Node(_) | Object::ServiceCidr(_))
-            | Change::Gone(ObjectKey::Node(_) | ObjectKey::ServiceCidr(_))
-            | Change::Addresses(_) => {}
+            | Change::Gone(ObjectKey::Node(_) | ObjectKey::ServiceCidr(_)) => {}
+        }
+    }
+
+    /// Takes in this node's Node object. Most changes of it are the kubelet's, and of no concern
+    /// here; any other may concern every Service.
+    fn note_node(&mut self, node: Option<&Node>, dirty: &mut BTreeSet<ObjectName>) {
+        if self.policy.follow_node(node) {
+            self.ports.detect(self.policy.detector());
+            dirty.extend(self.entries.keys().cloned());
         }
     }
 
@@ -290,36 +338,15 @@ impl Plan {
     }
 
     fn replan(&mut self, dirty: BTreeSet<ObjectName>, now: Duration) -> Outcome {
-        let mut all: BTreeMap<_, _> = dirty
-            .into_iter()
-            .map(|name| (name.clone(), self.wanted(&name)))
-            .collect();
-
-        // Everything is released before anything is claimed, so that a frontend can change hands
-        // within one step; those that waited for it are looked at as well.
-        let mut heirs = BTreeSet::new();
-        for (name, wanted) in &all {
-            heirs.append(&mut self.ports.release(name, wanted));
-        }
-        for heir in heirs {
-            all.entry(heir).or_insert_with_key(|heir| self.wanted(heir));
-        }
-
+        let (entries, policy) = (&self.entries, &self.policy);
+        let of_service = |name: &ObjectName| of_service(entries.get(name), policy);
+        let notices = self.ports.replan(dirty, of_service, now);
         let mut outcome = Outcome::default();
-        for (name, wanted) in all {
-            let notices = self.ports.program(&name, wanted, now);
+        for (name, notices) in notices {
             self.report(&name, notices, &mut outcome);
         }
         outcome.ops = self.ports.drain();
         outcome
-    }
-
-    fn wanted(&self, name: &ObjectName) -> Vec<Wanted> {
-        let entry = self.entries.get(name);
-        let service = entry.and_then(|entry| entry.service.as_ref().map(|own| (own, entry)));
-        service.map_or_else(Vec::new, |(service, entry)| {
-            wanted(service, &entry.slices, &self.node)
-        })
     }
 
     /// Passes on what was not said before about a Service, and forgets the entry if nothing is
@@ -333,9 +360,10 @@ impl Plan {
         let Some(entry) = self.entries.get_mut(name) else {
             return;
         };
-        let ports = entry.service.iter().flat_map(|service| &service.ports);
-        let sctp = ports.filter(|port| port.protocol == Protocol::Sctp);
-        notices.extend(sctp.map(|port| Notice::Sctp { port: port.port }));
+        if let Some(service) = &entry.service {
+            let refused = self.policy.refused_external_ips(service);
+            notices.extend(refused.map(|addr| Notice::ExternalIp { addr }));
+        }
         for notice in &notices {
             if !entry.notices.contains(notice) {
                 outcome.notices.push((name.clone(), notice.clone()));
@@ -346,4 +374,12 @@ impl Plan {
             self.entries.remove(name);
         }
     }
+}
+
+/// What the Service of an entry should become.
+fn of_service(entry: Option<&Entry>, policy: &Policy) -> Vec<Wanted> {
+    let service = entry.and_then(|entry| entry.service.as_ref().map(|own| (own, entry)));
+    service.map_or_else(Vec::new, |(service, entry)| {
+        policy.wanted(service, &entry.slices)
+    })
 }

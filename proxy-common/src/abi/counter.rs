@@ -49,7 +49,11 @@ counters! {
     /// Direct traffic with an endpoint was noted.
     Direct = "direct", "traffic with an endpoint that belongs to no Service was noted as direct";
     /// Dropped: Service without endpoints.
-    DropNoEndpoint = "drop-no-endpoint", "dropped: the Service has no usable endpoint";
+    DropNoEndpoint = "drop-no-endpoint", "dropped: the Service has no endpoint that packets of this origin may go to";
+    /// Marked to be rejected.
+    Reject = "reject", "marked for netfilter to reject: no endpoint anywhere, or no such port";
+    /// Dropped: source outside the ranges that may use the frontend.
+    DropSourceRange = "drop-source-range", "dropped: its source is in none of the ranges that may use this address";
     /// Dropped: frontend and endpoint tables disagreed twice.
     DropStale = "drop-stale", "dropped: the endpoint tables changed twice while one packet read them";
     /// Dropped: flow table refused an entry.
@@ -66,6 +70,8 @@ counters! {
     PassFragment = "pass-fragment", "passed untouched: a fragment to or from a Service";
     /// Passed: protocol that is not translated.
     PassProtocol = "pass-protocol", "passed untouched: a protocol that is not translated";
+    /// Passed: the node's own traffic from the port of a frontend.
+    PassOwn = "pass-own-address", "traffic of the node itself from the port of a Service at its own address was noted";
     /// Passed: no frontend at this port.
     PassNoFrontend = "pass-no-frontend", "passed untouched: a Service address, but no such port";
 }

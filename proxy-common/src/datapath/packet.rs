@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use crate::net::{Ip4, Ip6, Mac, Port, Proto};
+use crate::net::{Ip4, Ip6, Mac, Port, Proto, sctp};
 
 /// A way that is asked for: that of a packet which comes in by a device.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,8 @@ pub trait Packet {
     fn is_for_other_host(&self) -> bool;
     /// Index of the device that the packet is at.
     fn device(&self) -> u32;
+    /// Sets bits of the packet's mark; the others stay.
+    fn mark(&mut self, bits: u32);
     /// Where the kernel would send a packet like this one next.
     fn next_hop4(&mut self, route: &Route<Ip4>) -> NextHop;
     /// The same for IPv6.
@@ -67,4 +69,9 @@ pub trait Packet {
         to: Port,
         optional: bool,
     ) -> Option<()>;
+    /// What SCTP's checksum changes by, see [`sctp::checksum_change`].
+    #[inline(always)]
+    fn crc_change(&self, difference: u32, len: u32) -> u32 {
+        sctp::checksum_change(difference, len)
+    }
 }

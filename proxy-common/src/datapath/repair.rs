@@ -1,17 +1,19 @@
 //! Flows of which the table has lost one half, and traffic that is no flow of ours.
 
+use super::choose::drawn;
 use super::claim::retire;
 use super::direct::note_answer;
 use super::egress::is_remains;
 use super::flow::source_of;
 use super::lifetime::is_over;
-use super::open::{drawn, is_current};
+use super::open::is_current;
+use super::origin::origin_of;
 use super::tables::{Past, Tables, find};
 use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Counter, Family, FlowState, Hook, Hop, Kind, Tier};
+use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, Tier};
 use crate::net::Proto;
 
 /// Services with more endpoints than this are not searched for a lost client's half.
@@ -23,11 +25,12 @@ pub fn repair_forward<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F
     let Some(frontend) = tables.frontend(&work.frontend_key()) else {
         return Step::NONE;
     };
-    let n = frontend.inside.count();
+    let set = frontend.set(origin_of(tables, work));
+    let n = set.count();
     if n > MAX_PROBES {
         return Step::NONE;
     }
-    work.frontend = frontend;
+    (work.set, work.service) = (set, frontend.service);
     let mut index = 0;
     while index < n && index < MAX_PROBES {
         work.index = index;
@@ -42,7 +45,7 @@ pub fn repair_forward<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F
 /// Rebuilds the client's half from that of endpoint `work.index`, if it has one.
 #[inline(always)]
 pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let Some((_, endpoint)) = drawn(tables, &work.frontend, work.index) else {
+    let Some((_, endpoint)) = drawn(tables, work.set, work.service, work.index) else {
         return Step::NONE;
     };
     let key = &work.key;
@@ -66,8 +69,7 @@ pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     work.path.read_reverse(&work.answer, flow);
     tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
     tables.count(Counter::Repaired);
-    work.change = work.path.towards_endpoint();
-    work.hop = work.path.hop;
+    work.goes_by_path();
     Step::REWRITE
 }
 
@@ -84,7 +86,7 @@ fn is_repairable<F: Family, T: Tables<F>>(
     !half.marks.state().is_closing()
         && !is_over(proto, tier, half, now)
         // A datagram would leave an endpoint that is gone.
-        && (proto == Proto::TCP || is_current(tables, half))
+        && (proto.connects() || is_current(tables, half))
 }
 
 /// What a half tells of its partner.
@@ -129,7 +131,8 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
     for index in 0..crate::abi::endpoint::FRONTENDS_PER_ENDPOINT {
         let Some((vip, vip_port)) = tables.frontend_of(&endpoint, index) else {
             if index == 0 {
-                return Step::PASS;
+                work.tier = Tier::HalfOpen;
+                return tables.part(Part::Leaves, work);
             }
             break;
         };
@@ -153,7 +156,8 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
         return Step::REWRITE;
     }
     note_answer(tables, work);
-    Step::PASS
+    work.tier = Tier::HalfOpen;
+    tables.part(Part::Leaves, work)
 }
 
 /// A packet to itself on its way out, to which nothing says that it comes from a Service: the
@@ -196,7 +200,7 @@ fn repair_from_answer<F: Family, T: Tables<F>>(
     let state = *flow.state();
     let now = work.event.now;
     if state.marks.kind() != Kind::UNDNAT
-        || !state.marks.is_hairpin()
+        || !state.marks.flags().has(FlowFlags::HAIRPIN)
         || !is_repairable(tables, work.key.proto(), tier, &state, now)
     {
         return Step::NONE;

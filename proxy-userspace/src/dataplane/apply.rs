@@ -5,6 +5,7 @@
 use std::io;
 use std::net::IpAddr;
 
+use aya::maps::MapError;
 use proxy_common::abi::{
     Endpoint4, Endpoint6, Family as AbiFamily, Frontend, Frontends4, Frontends6, V4, V6,
 };
@@ -44,6 +45,8 @@ pub fn apply(tables: &mut Tables, ops: Vec<Op>) -> Vec<Failure> {
 /// Which map an operation is for, and how it changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
+    Detector,
+    Sources,
     Picks(Family),
     Endpoints(Family),
     Reverse(Family),
@@ -57,6 +60,8 @@ enum Target {
 impl Target {
     const fn of(op: &Op) -> Self {
         match op {
+            Op::Detector { .. } => Self::Detector,
+            Op::Source { .. } | Op::SourceGone { .. } => Self::Sources,
             Op::ResetPicks { family, .. } => Self::Picks(*family),
             Op::Endpoint { record, .. } => Self::Endpoints(Family::of(record.addr)),
             Op::Reverse { endpoint, .. } => Self::Reverse(endpoint.family()),
@@ -76,7 +81,7 @@ impl Target {
             | Self::ReverseGone(family)
             | Self::Frontends(family)
             | Self::FrontendsGone(family) => Some(family),
-            Self::Bits(_) | Self::Sets => None,
+            Self::Detector | Self::Sources | Self::Bits(_) | Self::Sets => None,
         }
     }
 }
@@ -98,6 +103,15 @@ fn apply_run(tables: &mut Tables, target: Target, run: Vec<Op>, failures: &mut V
                 table.update_batch(words, values)
             });
         }
+        (None, Target::Detector | Target::Sources) => {
+            // Few, and not in batches: the oldest supported kernels know none for tries.
+            for op in run {
+                if let Err(error) = apply_one(tables, &op) {
+                    let error = io_error(error);
+                    failures.push(Failure { op, error });
+                }
+            }
+        }
         (None, _) => {
             for op in run {
                 let Op::Set { base, slots } = &op else {
@@ -109,6 +123,24 @@ fn apply_run(tables: &mut Tables, target: Target, run: Vec<Op>, failures: &mut V
                 }
             }
         }
+    }
+}
+
+fn apply_one(tables: &mut Tables, op: &Op) -> Result<(), MapError> {
+    match *op {
+        Op::Detector { value } => tables.set_detector(&value),
+        Op::Source { service, range } => tables.source_set(service, range),
+        Op::SourceGone { service, range } => tables.source_remove(service, range).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// What the kernel said, where it said something.
+fn io_error(error: MapError) -> io::Error {
+    match error {
+        MapError::SyscallError(error) => error.io_error,
+        MapError::IoError(error) => error,
+        other => io::Error::other(other),
     }
 }
 
@@ -176,7 +208,7 @@ fn apply_family<F: Layout>(
                 tables.frontends.delete_batch(keys)
             });
         }
-        Target::Bits(_) | Target::Sets => {}
+        Target::Detector | Target::Sources | Target::Bits(_) | Target::Sets => {}
     }
 }
 
