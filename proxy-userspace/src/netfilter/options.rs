@@ -28,7 +28,7 @@ pub struct Options {
 
 impl Options {
     /// As configured, with no range known yet.
-    pub fn new(config: &Config) -> Self {
+    pub const fn new(config: &Config) -> Self {
         Self {
             mode: config.mode,
             masquerade_mark: config.masquerade_mark(),
