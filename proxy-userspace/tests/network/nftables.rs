@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kube_lottery::netfilter::{Counter, counts};
 use xtask::lab::manifest::Service;
 use xtask::lab::{Family, Host};
 
@@ -46,55 +47,97 @@ pub(super) fn listed(host: &Host) -> String {
     all
 }
 
-/// How many packets were dropped.
+/// How many packets were dropped because nobody had translated them.
 pub(super) fn counted(host: &Host) -> u64 {
-    let counts = || Ok(kube_lottery::netfilter::counts()?);
-    host.namespace.enter(counts).unwrap().packets
+    packets(host, Counter::Untranslated)
 }
 
-const TABLES: &str = "\
-table ip kube-lottery {
-	counter untranslated {
+/// How many packets a counter of ours has seen.
+pub(super) fn packets(host: &Host, counter: Counter) -> u64 {
+    let counts = host.namespace.enter(|| Ok(counts()?)).unwrap();
+    counts.get(&counter).copied().unwrap_or_default().packets
+}
+
+/// The tables of two Services, in the words of `nft`.
+fn tables() -> String {
+    let v4 = ["10.96.0.10", "10.96.0.11"];
+    let v6 = ["fd00:10:96::a", "fd00:10:96::b"];
+    table("ip", "ipv4_addr", &v4) + &table("ip6", "ipv6_addr", &v6)
+}
+
+fn table(family: &str, kind: &str, addresses: &[&str]) -> String {
+    let ports = ["tcp", "udp"].into_iter().flat_map(|protocol| {
+        let all = addresses.iter();
+        all.map(move |address| format!("{address} . {protocol} . 80"))
+    });
+    let elements = ports.collect::<Vec<_>>().join(",\n\t\t\t     ");
+    let late = format!(
+        "meta mark & 0x00008000 == 0x00000000 \
+         {family} daddr . meta l4proto . th dport @cluster-ip-ports \
+         fib daddr type != local counter name \"untranslated\" drop"
+    );
+    let reject =
+        "meta mark & 0x00008000 != 0x00000000 ct state new counter name \"rejected\" reject";
+    format!(
+        "\
+table {family} kube-lottery {{
+	counter untranslated {{
 		packets …
-	}
+	}}
 
-	set cluster-ips {
-		type ipv4_addr
-		elements = { 10.96.0.10, 10.96.0.11 }
-	}
-
-	chain prerouting {
-		type filter hook prerouting priority 200; policy accept;
-		ip daddr @cluster-ips fib daddr type != local counter name \"untranslated\" drop
-	}
-
-	chain output {
-		type filter hook output priority 200; policy accept;
-		ip daddr @cluster-ips fib daddr type != local counter name \"untranslated\" drop
-	}
-}
-table ip6 kube-lottery {
-	counter untranslated {
+	counter rejected {{
 		packets …
-	}
+	}}
 
-	set cluster-ips {
-		type ipv6_addr
-		elements = { fd00:10:96::a,
-			     fd00:10:96::b }
-	}
+	counter invalid {{
+		packets …
+	}}
 
-	chain prerouting {
+	set cluster-ip-ports {{
+		type {kind} . inet_proto . inet_service
+		elements = {{ {elements} }}
+	}}
+
+	chain prerouting {{
 		type filter hook prerouting priority 200; policy accept;
-		ip6 daddr @cluster-ips fib daddr type != local counter name \"untranslated\" drop
-	}
+		{late}
+	}}
 
-	chain output {
+	chain forward {{
+		type filter hook forward priority -110; policy accept;
+		{reject}
+		ct state invalid counter name \"invalid\" drop
+	}}
+
+	chain input {{
+		type filter hook input priority -110; policy accept;
+		{reject}
+	}}
+
+	chain output {{
 		type filter hook output priority 200; policy accept;
-		ip6 daddr @cluster-ips fib daddr type != local counter name \"untranslated\" drop
-	}
+		{reject}
+		{late}
+	}}
+
+	chain postrouting {{
+		type nat hook postrouting priority srcnat - 5; policy accept;
+		meta mark & 0x00004000 != 0x00000000 meta mark set meta mark & 0xffffbfff masquerade fully-random
+	}}
+
+	chain clear-postrouting {{
+		type filter hook postrouting priority 200; policy accept;
+		meta mark set meta mark & 0xffff3fff
+	}}
+
+	chain clear-input {{
+		type filter hook input priority 200; policy accept;
+		meta mark set meta mark & 0xffff3fff
+	}}
+}}
+"
+    )
 }
-";
 
 #[test]
 fn what_anybody_else_changes_is_put_right_under_traffic() {
@@ -108,7 +151,8 @@ fn what_anybody_else_changes_is_put_right_under_traffic() {
     world.manifests.write_service(&other).unwrap();
     world.start_with(&service);
     let node = world.lab.node(1);
-    assert_eq!(TABLES, listed(&node));
+    let tables = tables();
+    assert_eq!(tables, listed(&node));
     // Something to lose.
     let lost = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -127,11 +171,13 @@ fn what_anybody_else_changes_is_put_right_under_traffic() {
         |_| {
             for change in [
                 "flush table ip kube-lottery",
-                "flush set ip kube-lottery cluster-ips",
+                "flush set ip kube-lottery cluster-ip-ports",
+                "flush chain ip kube-lottery postrouting",
+                "add rule ip6 kube-lottery clear-input drop",
                 "delete table ip6 kube-lottery",
                 "delete table ip kube-lottery\ndelete table ip6 kube-lottery",
-                "delete element ip kube-lottery cluster-ips { 10.96.0.10 }",
-                "add element ip kube-lottery cluster-ips { 10.244.1.10, 192.0.2.1 }",
+                "delete element ip kube-lottery cluster-ip-ports { 10.96.0.10 . tcp . 80 }",
+                "add element ip kube-lottery cluster-ip-ports { 10.244.1.10 . udp . 8080 }",
                 "insert rule ip kube-lottery prerouting accept",
                 "add table ip kube-lottery { flags dormant; }",
                 "add chain ip6 kube-lottery strange { type filter hook input priority 0; policy drop; }",
@@ -140,14 +186,14 @@ fn what_anybody_else_changes_is_put_right_under_traffic() {
                 "add quota ip kube-lottery strange { 10 mbytes }",
                 "flush chain ip kube-lottery output
              flush chain ip kube-lottery prerouting
-             delete set ip kube-lottery cluster-ips
-             add set ip kube-lottery cluster-ips { type inet_service; }",
+             delete set ip kube-lottery cluster-ip-ports
+             add set ip kube-lottery cluster-ip-ports { type inet_service; }",
             ] {
                 let paused = Paused::new(world.pid());
                 nft(&node, change);
-                assert_ne!(TABLES, listed(&node), "{change}");
+                assert_ne!(tables, listed(&node), "{change}");
                 paused.resume();
-                wait_until("it is put right", || TABLES == listed(&node));
+                wait_until("it is put right", || tables == listed(&node));
             }
         },
     );
@@ -185,10 +231,10 @@ fn a_restart_finds_the_tables_and_goes_on_counting() {
     world.manifests.remove("service-other").unwrap();
     world.manifests.write("broken", "kind: [").unwrap();
     world.start();
-    assert_eq!(TABLES, listed(&node));
+    assert_eq!(tables(), listed(&node));
     world.manifests.remove("broken").unwrap();
-    let left = TABLES.replace(", 10.96.0.11 ", " ");
-    let left = left.replace(",\n\t\t\t     fd00:10:96::b ", " ");
+    let left =
+        table("ip", "ipv4_addr", &["10.96.0.10"]) + &table("ip6", "ipv6_addr", &["fd00:10:96::a"]);
     wait_until("what nobody declares is gone", || left == listed(&node));
     assert_eq!(dropped, counted(&node));
 
@@ -225,7 +271,7 @@ fn a_table_that_cannot_be_had_is_told_once_and_costs_nothing_else() {
     world.start_with(&service);
     let status = world.look(&["status"]);
     assert_eq!(1, status.code, "{status:?}");
-    let line = "Wrong      late-attach drop not in force: IPv4: Operation not permitted";
+    let line = "Wrong      nftables rules not in force: IPv4: Operation not permitted";
     assert!(status.text.contains(line), "{}", status.text);
     let ((), _) = during(
         &client,
@@ -241,7 +287,7 @@ fn a_table_that_cannot_be_had_is_told_once_and_costs_nothing_else() {
             });
         },
     );
-    let told = world.log().matches("late-attach drop not in force").count();
+    let told = world.log().matches("nftables rules not in force").count();
     assert_eq!(1, told, "{}", world.log());
 
     drop(stdin);
