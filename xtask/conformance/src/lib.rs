@@ -1,0 +1,6 @@
+//! Holds the data path against kube-proxy: cases from files, or made at random and observed on the
+//! real one.
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod cluster;
