@@ -14,7 +14,7 @@ use proxy_common::net::Proto;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use file::{read, text, write};
+pub use file::{header, read, text, write};
 pub use masquerade::Masquerade;
 
 /// One cluster state, seen from one node, with packets.

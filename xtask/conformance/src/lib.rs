@@ -4,3 +4,5 @@
 
 pub mod case;
 pub mod cluster;
+pub mod draws;
+pub mod oracle;

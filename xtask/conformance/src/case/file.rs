@@ -28,6 +28,16 @@ fn parse(text: &str) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// The comment lines that a file begins with.
+pub fn header(path: &Path) -> Result<String> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let comments = text
+        .split_inclusive('\n')
+        .take_while(|line| line.starts_with('#') || line.trim().is_empty());
+    Ok(comments.collect())
+}
+
 /// Writes a file of cases, with comment lines before them.
 pub fn write(path: &Path, header: &str, cases: &[Case]) -> Result<()> {
     let text = format!("{header}{}", text(cases)?);
