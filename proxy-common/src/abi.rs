@@ -33,14 +33,14 @@ pub use frontend::{
     Empty, EndpointSet, Frontend, FrontendFlags, FrontendKey4, FrontendKey6, Origin,
 };
 pub use hop::Hop;
-pub use marks::{Marks, State};
+pub use marks::{FlowFlags, Marks, State};
 pub use meta::Meta;
 pub use seen::Seen;
 pub use settings::Settings;
 pub use source::{Source4, Source6};
 
 /// Number of the map layout; any change of a shape or a meaning below raises it.
-pub const LAYOUT: u32 = 3;
+pub const LAYOUT: u32 = 4;
 
 /// Default capacities, in entries; each can be changed by a flag.
 pub mod capacity {
@@ -54,6 +54,10 @@ pub mod capacity {
     pub const FLOWS: u32 = 128 * 1024;
     /// Half-open flow halves for IPv4; IPv6 has half as many.
     pub const HALF_OPEN: u32 = 32 * 1024;
+    /// Clients whose last endpoint is remembered, per family.
+    pub const AFFINITY: u32 = 64 * 1024;
+    /// Source ranges per family.
+    pub const SOURCES: u32 = 64 * 1024;
     /// Devices; a bridge has at most 1,023 ports.
     pub const DEVICES: u32 = 4 * 1024;
 }

@@ -8,6 +8,7 @@
 //! endpoint, and never a Service address.
 
 pub mod bridge;
+pub mod choose;
 pub mod claim;
 pub mod direct;
 pub mod egress;
@@ -19,6 +20,7 @@ pub mod lifetime;
 pub mod memory;
 pub mod note;
 pub mod open;
+pub mod origin;
 pub mod packet;
 pub mod repair;
 pub mod rewrite;

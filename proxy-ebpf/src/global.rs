@@ -43,6 +43,18 @@ setting!(
     rewrite_count
 );
 setting!(
+    /// Bits of the mark that ask for a masquerade.
+    masquerade_mark
+);
+setting!(
+    /// Bits of the mark that ask for a rejection.
+    reject_mark
+);
+setting!(
+    /// Whether a hairpin is one wherever its endpoint is.
+    hairpin_anywhere
+);
+setting!(
     /// Whether time and randomness come from the test map.
     test_sources
 );

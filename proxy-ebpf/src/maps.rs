@@ -2,12 +2,12 @@
 
 use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC};
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray};
+use aya_ebpf::maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{
-    Counter, Device, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4,
-    FlowKey6, Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta, Seen, Slot, bits,
-    capacity,
+    Affinity, AffinityKey4, AffinityKey6, Counter, Detector, Device, Endpoint4, Endpoint6,
+    EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4, FlowKey6, Frontend, FrontendKey4,
+    FrontendKey6, Frontends4, Frontends6, Meta, Seen, Slot, Source4, Source6, bits, capacity,
 };
 
 #[map]
@@ -36,6 +36,25 @@ pub(crate) static REVERSE4: HashMap<EndpointKey4, Frontends4> =
 #[map]
 pub(crate) static REVERSE6: HashMap<EndpointKey6, Frontends6> =
     HashMap::with_max_entries(capacity::FRONTENDS, 0);
+
+/// The value says nothing.
+#[map]
+pub(crate) static SOURCES4: LpmTrie<Source4, u32> =
+    LpmTrie::with_max_entries(capacity::SOURCES, BPF_F_NO_PREALLOC);
+#[map]
+pub(crate) static SOURCES6: LpmTrie<Source6, u32> =
+    LpmTrie::with_max_entries(capacity::SOURCES, BPF_F_NO_PREALLOC);
+
+/// Filled anew by every controller, like the devices.
+#[map]
+pub(crate) static DETECTOR: Array<Detector> = Array::with_max_entries(1, 0);
+
+#[map]
+pub(crate) static AFFINITY4: LruHashMap<AffinityKey4, Affinity> =
+    LruHashMap::with_max_entries(capacity::AFFINITY, 0);
+#[map]
+pub(crate) static AFFINITY6: LruHashMap<AffinityKey6, Affinity> =
+    LruHashMap::with_max_entries(capacity::AFFINITY, 0);
 
 #[map]
 pub(crate) static FLOWS4: LruHashMap<FlowKey4, Flow4> =

@@ -37,7 +37,7 @@ pub(crate) fn once(ctx: &TcContext, hook: Hook, work: impl FnOnce() -> Verdict) 
         return TC_ACT_UNSPEC;
     }
     let verdict = work();
-    if verdict == Verdict::Rewritten {
+    if matches!(verdict, Verdict::Rewritten | Verdict::Rejected) {
         // SAFETY: as above.
         unsafe {
             (&raw mut (*skb).cb[0]).write_volatile(hook as u32);

@@ -119,6 +119,16 @@ impl Packet for SkbPacket {
     }
 
     #[inline(always)]
+    fn mark(&mut self, bits: u32) {
+        // SAFETY: the context of a running program. Volatile, so that each stays an access of its
+        // own, which is all that the verifier admits.
+        unsafe {
+            let mark = &raw mut (*self.skb).mark;
+            mark.write_volatile(mark.read_volatile() | bits);
+        }
+    }
+
+    #[inline(always)]
     fn next_hop4(&mut self, route: &Route<Ip4>) -> NextHop {
         let Some(params) = scratch::fib() else {
             return NextHop::Unresolved;

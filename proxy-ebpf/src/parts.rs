@@ -32,6 +32,7 @@ macro_rules! parts {
 parts!(
     v4, V4,
     miss "miss4" Miss,
+    whole "whole4" Whole,
     renew "renew4" Renew,
     note "note4" Note,
     repair_reply "repair_reply4" RepairReply,
@@ -39,6 +40,8 @@ parts!(
     repair_hairpin "repair_hairpin4" RepairHairpin,
     probe "probe4" Probe,
     choose "choose4" Choose,
+    recall "recall4" Recall,
+    remember "remember4" Remember,
     claim "claim4" Claim,
     claim_half "claim_half4" ClaimHalf,
     enter "enter4" Enter,
@@ -49,6 +52,7 @@ parts!(
 parts!(
     v6, V6,
     miss "miss6" Miss,
+    whole "whole6" Whole,
     renew "renew6" Renew,
     note "note6" Note,
     repair_reply "repair_reply6" RepairReply,
@@ -56,6 +60,8 @@ parts!(
     repair_hairpin "repair_hairpin6" RepairHairpin,
     probe "probe6" Probe,
     choose "choose6" Choose,
+    recall "recall6" Recall,
+    remember "remember6" Remember,
     claim "claim6" Claim,
     claim_half "claim_half6" ClaimHalf,
     enter "enter6" Enter,

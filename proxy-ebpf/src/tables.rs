@@ -2,10 +2,14 @@
 
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use aya_ebpf::maps::Array;
+use aya_ebpf::maps::lpm_trie::Key;
 use proxy_common::abi::Marks;
 use proxy_common::abi::bits::{bit_of, socket_bit_of};
 use proxy_common::abi::flow::Flow as _;
-use proxy_common::abi::{Counter, Device, Family, Frontend, Hop, Kind, Slot, State, Tier, V4, V6};
+use proxy_common::abi::{
+    Affinity, Counter, Detector, Device, Family, Frontend, Hop, Kind, Slot, Source4, Source6,
+    State, Tier, V4, V6,
+};
 use proxy_common::datapath::flow::Path;
 use proxy_common::datapath::tables::{Past, Touch};
 use proxy_common::datapath::verdict::Step;
@@ -49,7 +53,7 @@ fn inserted(result: Result<(), i32>) -> Insert {
 
 macro_rules! tables {
     ($family:ty, $frontends:ident, $endpoints:ident, $picks:ident, $reverse:ident, $flows:ident,
-     $half_open:ident, $parts:ident) => {
+     $half_open:ident, $affinity:ident, $sources:ident, $source:ident, $parts:ident) => {
         impl Tables<$family> for Maps {
             #[inline(always)]
             fn may_be_frontend(&self, addr: <$family as Family>::Addr) -> bool {
@@ -108,6 +112,47 @@ macro_rules! tables {
             ) -> Option<(<$family as Family>::Addr, Port)> {
                 // SAFETY: copied out before anything else happens to the map.
                 unsafe { <$family>::frontend_at(maps::$reverse.get(key)?, index) }
+            }
+
+            #[inline(always)]
+            fn is_in_ranges(&self, service: u32, source: <$family as Family>::Addr) -> bool {
+                let key = Key::new($source::WHOLE, <$family>::source(service, source));
+                maps::$sources.get(&key).is_some()
+            }
+
+            #[inline(always)]
+            fn detector(&self) -> Option<&Detector> {
+                let index = 0;
+                maps::DETECTOR.get(index)
+            }
+
+            #[inline(always)]
+            fn affinity(&self, key: &<$family as Family>::AffinityKey) -> Option<Affinity> {
+                // SAFETY: copied out before anything else happens to the map.
+                unsafe { maps::$affinity.get(key).copied() }
+            }
+
+            #[inline(always)]
+            fn remember(
+                &mut self,
+                key: &<$family as Family>::AffinityKey,
+                affinity: &Affinity,
+            ) -> Insert {
+                inserted(maps::$affinity.insert(key, affinity, NO_EXIST))
+            }
+
+            #[inline(always)]
+            fn keep(&mut self, key: &<$family as Family>::AffinityKey, now: u32) {
+                if let Some(affinity) = maps::$affinity.get_ptr_mut(key) {
+                    // SAFETY: a live element; other CPUs see the old word or the new one.
+                    unsafe { (&raw mut (*affinity).last_used).write_volatile(now) };
+                }
+            }
+
+            #[inline(always)]
+            fn forget(&mut self, key: &<$family as Family>::AffinityKey) {
+                // Whoever removed it first has done what was wanted.
+                let _gone = maps::$affinity.remove(key);
             }
 
             #[inline(always)]
@@ -258,6 +303,7 @@ macro_rules! tables {
                 scratch::escape(work);
                 Step::of_word(match part {
                     Part::Miss => parts::$parts::miss(),
+                    Part::Whole => parts::$parts::whole(),
                     Part::Renew => parts::$parts::renew(),
                     Part::Note => parts::$parts::note(),
                     Part::RepairReply => parts::$parts::repair_reply(),
@@ -265,6 +311,8 @@ macro_rules! tables {
                     Part::RepairHairpin => parts::$parts::repair_hairpin(),
                     Part::Probe => parts::$parts::probe(),
                     Part::Choose => parts::$parts::choose(),
+                    Part::Recall => parts::$parts::recall(),
+                    Part::Remember => parts::$parts::remember(),
                     Part::Claim => parts::$parts::claim(),
                     Part::ClaimHalf => parts::$parts::claim_half(),
                     Part::Enter => parts::$parts::enter(),
@@ -310,13 +358,28 @@ macro_rules! tables {
             fn is_tcp_loose(&self) -> bool {
                 global::tcp_loose() != 0
             }
+
+            #[inline(always)]
+            fn is_hairpin_anywhere(&self) -> bool {
+                global::hairpin_anywhere() != 0
+            }
+
+            #[inline(always)]
+            fn masquerade_mark(&self) -> u32 {
+                global::masquerade_mark()
+            }
+
+            #[inline(always)]
+            fn reject_mark(&self) -> u32 {
+                global::reject_mark()
+            }
         }
     };
 }
 
 tables!(
-    V4, FRONTENDS4, ENDPOINTS4, PICKS4, REVERSE4, FLOWS4, HALF4, v4
+    V4, FRONTENDS4, ENDPOINTS4, PICKS4, REVERSE4, FLOWS4, HALF4, AFFINITY4, SOURCES4, Source4, v4
 );
 tables!(
-    V6, FRONTENDS6, ENDPOINTS6, PICKS6, REVERSE6, FLOWS6, HALF6, v6
+    V6, FRONTENDS6, ENDPOINTS6, PICKS6, REVERSE6, FLOWS6, HALF6, AFFINITY6, SOURCES6, Source6, v6
 );

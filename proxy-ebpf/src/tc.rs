@@ -121,6 +121,10 @@ pub(crate) fn action(ctx: &TcContext, verdict: Verdict) -> i32 {
             trace!(ctx, "rewritten, {} bytes", ctx.len());
             TC_ACT_UNSPEC
         }
+        Verdict::Rejected => {
+            debug!(ctx, "marked to be rejected");
+            TC_ACT_UNSPEC
+        }
         Verdict::Drop(reason) => {
             debug!(ctx, "dropped, reason {}", reason as u32);
             TC_ACT_SHOT

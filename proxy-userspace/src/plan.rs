@@ -4,17 +4,20 @@
 //! operations that lead from one to the other, in an order in which the tables are right after
 //! every single one:
 //!
-//! 1. records of new endpoints, the way back from them, bits of the address bitmaps,
+//! 1. source ranges that are new, records of new endpoints and of those that come into a set, the
+//!    way back from them, bits of the address bitmaps,
 //! 2. the changed sets, each written beside the old one,
-//! 3. the frontends, each switched to its new set in one step,
-//! 4. the records of endpoints that are in no set any more, with their generation raised: a UDP
-//!    flow that remembers an older generation draws again.
+//! 3. the frontends, each switched to its new sets in one step,
+//! 4. the records of endpoints that have left a set; of those that serve no more with the
+//!    generation raised: a UDP flow that remembers an older one draws again,
+//! 5. the end of source ranges.
 //!
 //! Slots and regions that became free rest for [`GRACE`], counted from when the operations were
 //! carried out ([`Plan::applied`]). Only Services that changed are looked at.
 
 mod bits;
 mod desired;
+mod detector;
 mod diff;
 mod family;
 mod frontends;
@@ -25,17 +28,19 @@ mod ports;
 mod reverse;
 mod sets;
 mod snapshot;
+mod sources;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod view;
+mod wanted;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proxy_common::abi::capacity;
+use proxy_common::abi::{Detector, capacity};
 
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
@@ -43,14 +48,18 @@ pub use snapshot::{Floors, Snapshot};
 pub use view::{Condition, EndpointView, PortView, ServiceView};
 
 use crate::model::{Change, EndpointSlice, Object, ObjectKey, ObjectName, Protocol, Service};
-use desired::{Wanted, wanted};
+use desired::wanted;
 use ports::Ports;
+use wanted::Wanted;
 
 /// How long what became free is left alone: no packet that is being handled lasts that long.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// Most endpoints of a service port.
 pub const MAX_ENDPOINTS: usize = 65_535;
+
+/// Most source ranges of each family.
+const SOURCES: u32 = 64 * 1024;
 
 /// How much the tables hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +72,8 @@ pub struct Limits {
     pub set_slots: u32,
     /// Endpoints of each family whose frontends are kept with them.
     pub reverse: u32,
+    /// Source ranges of each family.
+    pub sources: u32,
 }
 
 impl Limits {
@@ -75,6 +86,7 @@ impl Limits {
             endpoints,
             set_slots: endpoints.saturating_mul(2),
             reverse: endpoints.min(capacity::FRONTENDS.max(endpoints / 4)),
+            sources: SOURCES,
         }
     }
 }
@@ -173,6 +185,11 @@ impl Plan {
         outcome.retired = self.ports.retire();
         outcome.ops.append(&mut self.ports.drain());
         outcome
+    }
+
+    /// Says who is inside; it goes with the next change.
+    pub const fn detect(&mut self, value: Detector) {
+        self.ports.detect(value);
     }
 
     /// Whether something was adopted that nobody has wanted so far.
@@ -290,36 +307,15 @@ impl Plan {
     }
 
     fn replan(&mut self, dirty: BTreeSet<ObjectName>, now: Duration) -> Outcome {
-        let mut all: BTreeMap<_, _> = dirty
-            .into_iter()
-            .map(|name| (name.clone(), self.wanted(&name)))
-            .collect();
-
-        // Everything is released before anything is claimed, so that a frontend can change hands
-        // within one step; those that waited for it are looked at as well.
-        let mut heirs = BTreeSet::new();
-        for (name, wanted) in &all {
-            heirs.append(&mut self.ports.release(name, wanted));
-        }
-        for heir in heirs {
-            all.entry(heir).or_insert_with_key(|heir| self.wanted(heir));
-        }
-
+        let (entries, node) = (&self.entries, &self.node);
+        let of_service = |name: &ObjectName| of_service(entries.get(name), node);
+        let notices = self.ports.replan(dirty, of_service, now);
         let mut outcome = Outcome::default();
-        for (name, wanted) in all {
-            let notices = self.ports.program(&name, wanted, now);
+        for (name, notices) in notices {
             self.report(&name, notices, &mut outcome);
         }
         outcome.ops = self.ports.drain();
         outcome
-    }
-
-    fn wanted(&self, name: &ObjectName) -> Vec<Wanted> {
-        let entry = self.entries.get(name);
-        let service = entry.and_then(|entry| entry.service.as_ref().map(|own| (own, entry)));
-        service.map_or_else(Vec::new, |(service, entry)| {
-            wanted(service, &entry.slices, &self.node)
-        })
     }
 
     /// Passes on what was not said before about a Service, and forgets the entry if nothing is
@@ -346,4 +342,12 @@ impl Plan {
             self.entries.remove(name);
         }
     }
+}
+
+/// What the Service of an entry should become.
+fn of_service(entry: Option<&Entry>, node: &str) -> Vec<Wanted> {
+    let service = entry.and_then(|entry| entry.service.as_ref().map(|own| (own, entry)));
+    service.map_or_else(Vec::new, |(service, entry)| {
+        wanted(service, &entry.slices, node)
+    })
 }

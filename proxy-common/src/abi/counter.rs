@@ -49,7 +49,11 @@ counters! {
     /// Direct traffic with an endpoint was noted.
     Direct = "direct", "traffic with an endpoint that belongs to no Service was noted as direct";
     /// Dropped: Service without endpoints.
-    DropNoEndpoint = "drop-no-endpoint", "dropped: the Service has no usable endpoint";
+    DropNoEndpoint = "drop-no-endpoint", "dropped: the Service has no endpoint that packets of this origin may go to";
+    /// Marked to be rejected.
+    Reject = "reject", "marked for netfilter to reject: no endpoint anywhere, or no such port";
+    /// Dropped: source outside the ranges that may use the frontend.
+    DropSourceRange = "drop-source-range", "dropped: its source is in none of the ranges that may use this address";
     /// Dropped: frontend and endpoint tables disagreed twice.
     DropStale = "drop-stale", "dropped: the endpoint tables changed twice while one packet read them";
     /// Dropped: flow table refused an entry.

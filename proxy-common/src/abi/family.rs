@@ -2,12 +2,15 @@
 
 use bytemuck::Pod;
 
+use super::affinity::{AffinityKey4, AffinityKey6};
+use super::detector::Detector;
 use super::device::{Device, NETWORKS, Network, Network4, Network6};
 use super::endpoint::{
     Endpoint, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Frontends4, Frontends6,
 };
 use super::flow::{Flow, Flow4, Flow6, FlowKey, FlowKey4, FlowKey6};
 use super::frontend::{FrontendKey4, FrontendKey6};
+use super::source::{Source4, Source6};
 use crate::net::{Address, Ip4, Ip6, Port, Proto};
 
 /// One IP family: its address and the map layouts that hold addresses.
@@ -26,6 +29,10 @@ pub trait Family: Copy + 'static {
     type FlowKey: FlowKey<Addr = Self::Addr>;
     /// Value of the flow maps.
     type Flow: Flow<Addr = Self::Addr>;
+    /// Key of the map of clients.
+    type AffinityKey: Pod + Eq + core::hash::Hash;
+    /// Data of the keys of the trie of source ranges.
+    type Source: Pod + Eq + core::hash::Hash;
     /// A network that a bridge port's device is on.
     type Network: Network<Addr = Self::Addr>;
 
@@ -38,6 +45,12 @@ pub trait Family: Copy + 'static {
     fn endpoint_key(addr: Self::Addr, port: Port, proto: Proto) -> Self::EndpointKey;
     /// The `index`th frontend of an endpoint, if it has that many.
     fn frontend_at(frontends: &Self::Frontends, index: usize) -> Option<(Self::Addr, Port)>;
+    /// Key of a client of a service port.
+    fn affinity_key(service: u32, client: Self::Addr) -> Self::AffinityKey;
+    /// A source, to be looked for among the ranges of a service port.
+    fn source(service: u32, addr: Self::Addr) -> Self::Source;
+    /// Whether the detector's range of this family has a source in it.
+    fn is_detected(detector: &Detector, addr: Self::Addr) -> bool;
     /// The networks of a device's bridge.
     fn networks(device: &Device) -> &[Self::Network; NETWORKS];
 }
@@ -53,6 +66,7 @@ pub struct V6;
 macro_rules! family {
     ($name:ident, $is_v6:literal, $addr:ty, $frontend_key:ident, $endpoint:ident,
      $endpoint_key:ident, $frontends:ident, $flow_key:ident, $flow:ident,
+     $affinity_key:ident, $source:ident, $contains:ident,
      $network:ident, $networks:ident) => {
         impl Family for $name {
             type Addr = $addr;
@@ -62,6 +76,8 @@ macro_rules! family {
             type Frontends = $frontends;
             type FlowKey = $flow_key;
             type Flow = $flow;
+            type AffinityKey = $affinity_key;
+            type Source = $source;
             type Network = $network;
 
             const IS_V6: bool = $is_v6;
@@ -82,6 +98,21 @@ macro_rules! family {
             }
 
             #[inline(always)]
+            fn affinity_key(service: u32, client: $addr) -> $affinity_key {
+                $affinity_key { service, client }
+            }
+
+            #[inline(always)]
+            fn source(service: u32, addr: $addr) -> $source {
+                $source { service, addr }
+            }
+
+            #[inline(always)]
+            fn is_detected(detector: &Detector, addr: $addr) -> bool {
+                detector.$contains(addr)
+            }
+
+            #[inline(always)]
             fn networks(device: &Device) -> &[$network; NETWORKS] {
                 &device.$networks
             }
@@ -99,6 +130,9 @@ family!(
     Frontends4,
     FlowKey4,
     Flow4,
+    AffinityKey4,
+    Source4,
+    contains4,
     Network4,
     networks4
 );
@@ -112,6 +146,9 @@ family!(
     Frontends6,
     FlowKey6,
     Flow6,
+    AffinityKey6,
+    Source6,
+    contains6,
     Network6,
     networks6
 );

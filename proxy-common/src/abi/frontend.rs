@@ -26,7 +26,8 @@ macro_rules! frontend_key {
         const _: () = assert!(size_of::<$name>() == $size);
 
         impl $name {
-            /// The key of the frontend at exactly this address.
+            /// The key of the frontend at exactly this address; with port and protocol 0, of the
+            /// one that says what becomes of packets to ports where there is none.
             #[inline(always)]
             pub const fn exact(addr: $addr, port: Port, proto: Proto) -> Self {
                 Self { addr, port, proto, kind: EXACT }
@@ -204,6 +205,12 @@ pub struct Frontend {
 const _: () = assert!(size_of::<Frontend>() == 48);
 
 impl Frontend {
+    /// Whether packets of this origin are treated as if there were no frontend.
+    #[inline(always)]
+    pub const fn passes(&self, origin: Origin) -> bool {
+        self.set(origin).count() == 0 && matches!(self.flags.empty(origin), Empty::Pass)
+    }
+
     /// The endpoints for packets of this origin.
     #[inline(always)]
     pub const fn set(&self, origin: Origin) -> EndpointSet {

@@ -56,13 +56,33 @@ impl State {
     }
 }
 
+/// What was decided of a flow when it was opened, as bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct FlowFlags(pub u32);
+
+impl FlowFlags {
+    /// A plain flow: two halves, and the endpoint sees its client's address.
+    pub const NONE: Self = Self(0);
+    /// The flow has four halves, its endpoint is its client.
+    pub const HAIRPIN: Self = Self(1);
+    /// Netfilter is asked to masquerade the client's packets.
+    pub const MASQUERADE: Self = Self(2);
+
+    /// Whether all of `bits` are set.
+    #[inline(always)]
+    pub const fn has(self, bits: Self) -> bool {
+        self.0 & bits.0 == bits.0
+    }
+}
+
 /// Kind, state and flags in one word, so that state bits can be changed by one atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Marks(u32);
 
 impl Marks {
-    const HAIRPIN: u32 = 1 << 16;
+    const FLAGS: u32 = 16;
 
     /// A half of this kind and state.
     #[inline(always)]
@@ -70,15 +90,11 @@ impl Marks {
         Self(kind.0 as u32 | (state.0 as u32) << 8)
     }
 
-    /// The same with the hairpin flag: the flow has four halves, its endpoint is its client.
+    /// The same with these flags, in place of none.
     #[must_use]
     #[inline(always)]
-    pub const fn hairpin(self, on: bool) -> Self {
-        if on {
-            Self(self.0 | Self::HAIRPIN)
-        } else {
-            self
-        }
+    pub const fn with(self, flags: FlowFlags) -> Self {
+        Self(self.0 | flags.0 << Self::FLAGS)
     }
 
     /// What the half does.
@@ -93,10 +109,10 @@ impl Marks {
         State((self.0 >> 8) as u8)
     }
 
-    /// Whether the endpoint is the client itself.
+    /// What was decided of the flow.
     #[inline(always)]
-    pub const fn is_hairpin(self) -> bool {
-        self.0 & Self::HAIRPIN != 0
+    pub const fn flags(self) -> FlowFlags {
+        FlowFlags(self.0 >> Self::FLAGS)
     }
 
     /// The word to OR into a half to set `bits`.
@@ -112,10 +128,10 @@ mod tests {
 
     #[test]
     fn marks_keep_kind_state_and_flags_apart() {
-        let marks = Marks::new(Kind::DNAT, State::REPLIED).hairpin(true);
+        let marks = Marks::new(Kind::DNAT, State::REPLIED).with(FlowFlags::HAIRPIN);
         assert_eq!(Kind::DNAT, marks.kind());
         assert_eq!(State::REPLIED, marks.state());
-        assert!(marks.is_hairpin());
+        assert_eq!(FlowFlags::HAIRPIN, marks.flags());
         let more = Marks(marks.0 | Marks::word(State::FIN_CLIENT));
         assert_eq!(State::REPLIED.with(State::FIN_CLIENT), more.state());
         assert_eq!(Kind::DNAT, more.kind());

@@ -12,16 +12,18 @@
 //! and endpoint have the same address. The reverse of what a half makes of its packets, at the
 //! other hook, is the key of its partner.
 //!
+//! A flow that is to be masqueraded has the first two: between the hooks netfilter turns the client
+//! into the node, and the answer's addressee back into the client.
+//!
 //! A client that speaks to an endpoint directly makes a flow of which `vip:vport` is `ep:eport`
 //! itself. If its port is free at the endpoint there is only a note under the key of `UNDNAT`, of
 //! kind `PASS`. If it is not, the flow has halves like any other.
 
 use super::rewrite::Change;
 use super::tables::Past;
-use crate::abi::Marks;
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow, FlowKey as _};
-use crate::abi::{Family, FlowState, Hook, Hop, Kind, Tier, trace_of};
+use crate::abi::{Family, FlowFlags, FlowState, Hook, Hop, Kind, Marks, Tier, trace_of};
 use crate::net::{Port, Proto};
 use bytemuck::Zeroable as _;
 
@@ -50,8 +52,22 @@ pub struct Path<F: Family> {
     pub slot: u32,
     /// Generation of that element when it was chosen.
     pub generation: u32,
+    /// What was decided of it. Every half has these, so that what is rebuilt from one half is what
+    /// was decided, whatever became of the Service.
+    pub flags: FlowFlags,
     /// The way from a bridge port to the endpoint, as far as it is known.
     pub hop: Hop,
+}
+
+/// Where a flow begins to go.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen {
+    /// Number of the service port.
+    pub service: u32,
+    /// Index of the endpoint.
+    pub slot: u32,
+    /// What was decided of the flow.
+    pub flags: FlowFlags,
 }
 
 /// Addresses and ports, the source's first.
@@ -75,6 +91,7 @@ impl<F: Family> Path<F> {
             service: 0,
             slot: 0,
             generation: 0,
+            flags: FlowFlags::NONE,
             hop: Hop::UNKNOWN,
         }
     }
@@ -94,6 +111,7 @@ impl<F: Family> Path<F> {
         self.service = state.service;
         self.slot = state.endpoint;
         self.generation = state.generation;
+        self.flags = state.marks.flags();
         self.hop = state.hop;
     }
 
@@ -112,12 +130,13 @@ impl<F: Family> Path<F> {
         self.service = state.service;
         self.slot = state.endpoint;
         self.generation = state.generation;
-        self.hop = Hop::UNKNOWN;
+        self.flags = state.marks.flags();
+        self.hop = self.first_hop();
     }
 
     /// Begins the flow of packets with `key` to an endpoint.
     #[inline(always)]
-    pub fn begin(&mut self, key: &F::FlowKey, service: u32, slot: u32, endpoint: &F::Endpoint) {
+    pub fn begin(&mut self, key: &F::FlowKey, chosen: Chosen, endpoint: &F::Endpoint) {
         self.client = key.src();
         self.vip = key.dst();
         self.endpoint = endpoint.addr();
@@ -126,10 +145,22 @@ impl<F: Family> Path<F> {
         self.vip_port = key.dport();
         self.endpoint_port = endpoint.port();
         self.proto = u32::from(key.proto().0);
-        self.service = service;
-        self.slot = slot;
+        self.service = chosen.service;
+        self.slot = chosen.slot;
         self.generation = endpoint.generation();
-        self.hop = Hop::UNKNOWN;
+        self.flags = chosen.flags;
+        self.hop = self.first_hop();
+    }
+
+    /// The way as far as it is known without asking. A masqueraded packet needs the stack, where
+    /// its source becomes the node's: across the bridge, the endpoint would answer to the client.
+    #[inline(always)]
+    const fn first_hop(&self) -> Hop {
+        if self.flags.has(FlowFlags::MASQUERADE) {
+            Hop::ELSEWHERE
+        } else {
+            Hop::UNKNOWN
+        }
     }
 
     /// The direct flow of packets with `key`, as they come in.
@@ -158,6 +189,7 @@ impl<F: Family> Path<F> {
         self.service = 0;
         self.slot = 0;
         self.generation = 0;
+        self.flags = FlowFlags::NONE;
         self.hop = Hop::UNKNOWN;
     }
 
@@ -179,8 +211,8 @@ impl<F: Family> Path<F> {
 
     /// Whether the flow goes back to where it came from.
     #[inline(always)]
-    pub fn is_hairpin(&self) -> bool {
-        self.client == self.endpoint
+    pub const fn is_hairpin(&self) -> bool {
+        self.flags.has(FlowFlags::HAIRPIN)
     }
 
     /// Transport protocol.
@@ -301,7 +333,7 @@ impl<F: Family> Path<F> {
             generation: self.generation,
             last_seen: past.now,
             proof: past.proof,
-            marks: Marks::new(kind, past.state).hairpin(self.is_hairpin()),
+            marks: Marks::new(kind, past.state).with(self.flags),
             reserved: 0,
             hop: if kind == Kind::DNAT {
                 self.hop

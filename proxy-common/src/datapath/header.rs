@@ -38,6 +38,25 @@ impl<F: Family> Network<F> {
     }
 }
 
+impl<F: Wire> Network<F> {
+    /// Whether conntrack would take a packet of a protocol that is not translated for the first
+    /// one of something. Those behind IPv6 extension headers are not looked at.
+    #[inline(always)]
+    pub fn begins<P: Packet>(&self, packet: &P) -> bool {
+        match (F::IS_V6, self.proto) {
+            // Cut short.
+            (_, Proto::TCP | Proto::UDP) => false,
+            (false, Proto::ICMP) => {
+                let kind = packet.load::<u8>(self.payload);
+                kind.is_some_and(|kind| matches!(kind, 8 | 13 | 15 | 17))
+            }
+            (true, Proto::ICMPV6) => packet.load::<u8>(self.payload) == Some(128),
+            (true, proto) => !ipv6::is_extension(proto),
+            (false, _) => true,
+        }
+    }
+}
+
 /// A family whose headers can be read and rewritten.
 pub trait Wire: Family {
     /// Offset of the source address in the header.

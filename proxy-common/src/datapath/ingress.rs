@@ -1,21 +1,26 @@
 //! Packets that come in: towards a Service, or back from an endpoint to itself.
 
 use super::bridge::{Seat, is_passing_by, steer};
+use super::choose::{is_kept_out, nowhere};
 use super::direct::{self, open_direct};
 use super::flow::destination_of;
-use super::header::{Transport, Wire};
+use super::header::{Network, Transport, Wire};
 use super::lifetime::{self, is_stale};
 use super::note::{Event, Sender, is_quiet};
 use super::open::{is_current, is_spent, open};
+use super::origin::origin_of;
 use super::packet::Packet;
 use super::rewrite::{Place, Side, rewrite};
 use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Counter, Family, FlowState, Hook, Hop, Kind, Tier, V4, V6, trace_of};
-use crate::net::eth;
+use crate::abi::{
+    Counter, Family, FlowFlags, FlowState, Frontend, Hook, Hop, Kind, Tier, V4, V6, trace_of,
+};
 use crate::net::tcp::Flags;
+use crate::net::{Port, Proto, eth};
+use bytemuck::Zeroable as _;
 
 /// Handles a packet that came in, its network header at `network` bytes.
 #[inline(always)]
@@ -88,11 +93,11 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     if network.is_fragment {
         return untranslated(tables, is_service, Counter::PassFragment);
     }
-    let Some(transport) = Transport::read(packet, &network) else {
-        return untranslated(tables, is_service, Counter::PassProtocol);
-    };
     let Some(work) = room.work() else {
         return Verdict::Pass;
+    };
+    let Some(transport) = Transport::read(packet, &network) else {
+        return other_protocol(packet, tables, work, &network, is_service);
     };
     if !is_service && direct::is_no_concern(tables, &network, &transport, work) {
         return Verdict::Pass;
@@ -104,6 +109,7 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
         Hook::INGRESS,
     );
     work.event = Event::new(Sender::Client, &transport, tables.now());
+    work.device = packet.device();
     let step = decide(tables, work, seat);
     if seat.is_port() && step == Step::REWRITE && steer(packet, tables, work).is_none() {
         return drop(tables, Counter::DropRewrite);
@@ -124,6 +130,49 @@ fn untranslated<F: Family, T: Tables<F>>(
     Verdict::Pass
 }
 
+/// A packet of a protocol that is not translated: it may be for an address of which nothing but
+/// its Services' ports is to be reached.
+#[inline(always)]
+fn other_protocol<F: Wire, P: Packet, T: Tables<F>>(
+    packet: &mut P,
+    tables: &mut T,
+    work: &mut Work<F>,
+    network: &Network<F>,
+    is_service: bool,
+) -> Verdict {
+    if !is_service || !network.begins(packet) {
+        return untranslated(tables, is_service, Counter::PassProtocol);
+    }
+    let (src, dst) = (&network.src, &network.dst);
+    let none = Port::zeroed();
+    work.key
+        .fill((src, dst), (none, none), network.proto, Hook::INGRESS);
+    work.device = packet.device();
+    let step = tables.part(Part::Whole, work);
+    if step == Step::NONE {
+        return untranslated(tables, true, Counter::PassProtocol);
+    }
+    undelivered(packet, tables, step)
+}
+
+/// Does with a packet that goes to no endpoint what was decided.
+#[inline(always)]
+fn undelivered<F: Family, P: Packet, T: Tables<F>>(
+    packet: &mut P,
+    tables: &mut T,
+    step: Step,
+) -> Verdict {
+    if let Some(reason) = step.dropped() {
+        return drop(tables, reason);
+    }
+    if step == Step::REJECT {
+        tables.count(Counter::Reject);
+        packet.mark(tables.reject_mark());
+        return Verdict::Rejected;
+    }
+    Verdict::Pass
+}
+
 /// Does with the packet what was decided: its destination may become another one.
 #[inline(always)]
 fn finish<F: Wire, P: Packet, T: Tables<F>>(
@@ -133,11 +182,12 @@ fn finish<F: Wire, P: Packet, T: Tables<F>>(
     place: &Place,
     step: Step,
 ) -> Verdict {
-    if let Some(reason) = step.dropped() {
-        return drop(tables, reason);
-    }
     if step != Step::REWRITE {
-        return Verdict::Pass;
+        return undelivered(packet, tables, step);
+    }
+    // On every packet: what becomes of a connection is decided anew where conntrack has lost it.
+    if work.flags.has(FlowFlags::MASQUERADE) {
+        packet.mark(tables.masquerade_mark());
     }
     match rewrite::<F, P>(packet, place, &work.key, Side::Destination, &work.change) {
         Some(()) => Verdict::Rewritten,
@@ -175,6 +225,7 @@ fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, seat: Seat
     };
     work.change = destination_of(flow);
     let state = flow.state();
+    work.flags = state.marks.flags();
     if state.marks.kind() == Kind::UNSNAT {
         if seat.is_port() {
             // Out by the door it came in by, which is no bridge's way.
@@ -229,9 +280,10 @@ pub fn renew<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     let state = *flow.state();
     work.old.read_forward(&work.key, flow);
     work.change = work.old.towards_endpoint();
+    work.flags = work.old.flags;
     work.hop = work.old.hop;
     work.asks = true;
-    let service = match tables.frontend(&work.frontend_key()) {
+    let service = match frontend_for(tables, work) {
         Some(frontend) => frontend.service,
         // Of no service is what goes straight to an endpoint.
         None if work.old.is_direct() => 0,
@@ -257,21 +309,18 @@ pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     let event = work.event;
     // A flow on its way between the tiers was in neither place when it was looked for.
     if let Some(flow) = tables.flow(Tier::Established, &work.key) {
-        work.change = destination_of(flow);
-        work.hop = flow.state().hop;
+        work.goes_by(flow);
         return Step::REWRITE;
     }
     work.replaces = false;
-    if tables.frontend(&work.frontend_key()).is_none() {
+    if frontend_for(tables, work).is_none() {
         return no_frontend(tables, work);
     }
     if event.is_tcp && !event.flags.opens() {
         if tables.part(Part::RepairForward, work) == Step::REWRITE {
             return Step::REWRITE;
         }
-        // What conntrack calls INVALID when it knows no connection: anything but a plain ACK.
-        let sync = Flags::SYN.with(Flags::RST).with(Flags::FIN);
-        if event.flags.any(sync) || !event.flags.any(Flags::ACK) {
+        if !is_middle(&event) {
             return Step::drop(Counter::DropInvalid);
         }
         if !tables.is_tcp_loose() {
@@ -300,6 +349,38 @@ fn is_searched<F: Family, T: Tables<F>>(tables: &T, work: &Work<F>) -> bool {
     direct::is_fresh(tables.trace(trace), work.event.now, lifetime::UDP_REPLIED)
 }
 
+/// Whether a segment that does not open a connection may be one of its middle. Of a connection that
+/// it does not know, conntrack calls all but a plain ACK INVALID.
+#[inline(always)]
+const fn is_middle(event: &Event) -> bool {
+    let sync = Flags::SYN.with(Flags::RST).with(Flags::FIN);
+    !event.flags.any(sync) && event.flags.any(Flags::ACK)
+}
+
+/// The frontend that a packet is for, unless packets of its origin are not to notice it.
+#[inline(always)]
+fn frontend_for<F: Family, T: Tables<F>>(tables: &T, work: &Work<F>) -> Option<Frontend> {
+    let frontend = tables.frontend(&work.frontend_key())?;
+    // Most have endpoints for everybody; of those it does not matter who asks.
+    let is_empty = frontend.inside.count() == 0 || frontend.outside.count() == 0;
+    let is_unnoticed = is_empty
+        && frontend.passes(origin_of(tables, work))
+        && !is_kept_out(tables, work, &frontend);
+    (!is_unnoticed).then_some(frontend)
+}
+
+/// A packet for an address of Services, but for none of them: nothing to say if it is none of our
+/// business.
+#[inline(always)]
+pub fn whole<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let key = F::frontend_key(work.key.dst(), Port::zeroed(), Proto::ANY);
+    let Some(frontend) = tables.frontend(&key) else {
+        return Step::NONE;
+    };
+    let step = nowhere(frontend.flags.empty(origin_of(tables, work)));
+    if step == Step::PASS { Step::NONE } else { step }
+}
+
 /// A packet for an address and port where there is no Service.
 #[inline(always)]
 fn no_frontend<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
@@ -307,12 +388,21 @@ fn no_frontend<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> S
     if tables.may_be_endpoint(key.dst())
         && tables.may_be_served(key.dst(), key.dport(), key.proto())
     {
-        let is_middle = work.event.is_tcp && !work.event.flags.opens();
-        return if is_middle { Step::PASS } else { Step::DIRECT };
+        let goes_on = work.event.is_tcp && !work.event.flags.opens();
+        return if goes_on { Step::PASS } else { Step::DIRECT };
     }
     if tables.may_be_frontend(key.dst()) {
         if tables.part(Part::RepairHairpin, work) == Step::REWRITE {
             return Step::REWRITE;
+        }
+        let event = &work.event;
+        let begins =
+            !event.is_tcp || event.flags.opens() || (is_middle(event) && tables.is_tcp_loose());
+        if begins {
+            let step = tables.part(Part::Whole, work);
+            if step != Step::NONE {
+                return step;
+            }
         }
         tables.count(Counter::PassNoFrontend);
     }

@@ -18,7 +18,9 @@ use super::work::{self, Part, Room, Work};
 use crate::abi::Marks;
 use crate::abi::bits::{TRACES, WORDS, bit_of, socket_bit_of};
 use crate::abi::flow::Flow;
-use crate::abi::{Counter, Device, Family, Frontend, Hop, Kind, Settings, Slot, Tier, V4, V6};
+use crate::abi::{
+    Affinity, Counter, Detector, Device, Family, Frontend, Hop, Kind, Settings, Slot, Tier, V4, V6,
+};
 use crate::lottery::{self, Random, XorShift};
 use crate::net::{Port, Proto};
 
@@ -31,6 +33,11 @@ pub struct FamilyMaps<F: Family> {
     pub endpoints: HashMap<u32, F::Endpoint>,
     /// From endpoints back to their frontends.
     pub reverse: HashMap<F::EndpointKey, F::Frontends>,
+    /// Clients and what they had last.
+    pub affinity: HashMap<F::AffinityKey, Affinity>,
+    /// Source ranges: a prefix length, which counts the bits of the service port's number as well,
+    /// and the lowest source of the range.
+    pub sources: Vec<(u32, F::Source)>,
     /// Established flow halves.
     pub flows: HashMap<F::FlowKey, F::Flow>,
     /// Half-open flow halves.
@@ -45,6 +52,8 @@ impl<F: Family> Default for FamilyMaps<F> {
             frontends: HashMap::new(),
             endpoints: HashMap::new(),
             reverse: HashMap::new(),
+            affinity: HashMap::new(),
+            sources: Vec::new(),
             flows: HashMap::new(),
             half_open: HashMap::new(),
             picks: HashMap::new(),
@@ -65,6 +74,8 @@ pub struct MemoryTables {
     pub frontend_bits: Vec<u64>,
     /// Bitmap of endpoint addresses.
     pub endpoint_bits: Vec<u64>,
+    /// Who is inside.
+    pub detector: Detector,
     /// The devices.
     pub devices: HashMap<u32, Device>,
     /// When flows were last noted.
@@ -88,6 +99,7 @@ impl MemoryTables {
             sets: Vec::new(),
             frontend_bits: vec![0; WORDS as usize],
             endpoint_bits: vec![0; WORDS as usize],
+            detector: bytemuck::Zeroable::zeroed(),
             devices: HashMap::new(),
             traces: vec![0; TRACES as usize],
             counters: vec![0; Counter::COUNT as usize],
@@ -198,6 +210,34 @@ impl<F: Stored> Tables<F> for MemoryTables {
         F::frontend_at(F::maps(self).reverse.get(key)?, index)
     }
 
+    fn is_in_ranges(&self, service: u32, source: F::Addr) -> bool {
+        let source = F::source(service, source);
+        let mut ranges = F::maps(self).sources.iter();
+        ranges.any(|(bits, range)| shares_bits(*bits, range, &source))
+    }
+
+    fn detector(&self) -> Option<&Detector> {
+        Some(&self.detector)
+    }
+
+    fn affinity(&self, key: &F::AffinityKey) -> Option<Affinity> {
+        F::maps(self).affinity.get(key).copied()
+    }
+
+    fn remember(&mut self, key: &F::AffinityKey, affinity: &Affinity) -> Insert {
+        insert_new(&mut F::maps_mut(self).affinity, *key, *affinity)
+    }
+
+    fn keep(&mut self, key: &F::AffinityKey, now: u32) {
+        if let Some(affinity) = F::maps_mut(self).affinity.get_mut(key) {
+            affinity.last_used = now;
+        }
+    }
+
+    fn forget(&mut self, key: &F::AffinityKey) {
+        F::maps_mut(self).affinity.remove(key);
+    }
+
     fn flow(&self, tier: Tier, key: &F::FlowKey) -> Option<&F::Flow> {
         F::maps(self).tier(tier).get(key)
     }
@@ -270,6 +310,18 @@ impl<F: Stored> Tables<F> for MemoryTables {
     fn is_tcp_loose(&self) -> bool {
         self.settings.tcp_loose != 0
     }
+
+    fn is_hairpin_anywhere(&self) -> bool {
+        self.settings.hairpin_anywhere != 0
+    }
+
+    fn masquerade_mark(&self) -> u32 {
+        self.settings.masquerade_mark
+    }
+
+    fn reject_mark(&self) -> u32 {
+        self.settings.reject_mark
+    }
 }
 
 /// Room for one packet at a time.
@@ -311,6 +363,18 @@ fn insert_new<K: Eq + core::hash::Hash, V>(map: &mut HashMap<K, V>, key: K, valu
     }
     map.insert(key, value);
     Insert::Done
+}
+
+/// Whether the first `bits` of two values are the same.
+fn shares_bits<T: Pod>(bits: u32, one: &T, other: &T) -> bool {
+    let (whole, rest) = (bits as usize / 8, bits % 8);
+    let (one, other) = (bytemuck::bytes_of(one), bytemuck::bytes_of(other));
+    let rest_is_same = rest == 0
+        || one
+            .get(whole)
+            .zip(other.get(whole))
+            .is_some_and(|(one, other)| (one ^ other) >> (8 - rest) == 0);
+    one.get(..whole) == other.get(..whole) && rest_is_same
 }
 
 fn apply<L: Flow>(flow: Option<&mut L>, touch: Touch) -> bool {

@@ -5,7 +5,6 @@
 
 use super::claim::{beginning, release, retire, take_over};
 use super::direct::leave_trace;
-use super::flow::destination_of;
 use super::lifetime::is_over;
 use super::note::Event;
 use super::tables::{Insert, Tables};
@@ -13,7 +12,7 @@ use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::Flow as _;
-use crate::abi::{Counter, Family, FlowState, Frontend, Kind, State, Tier};
+use crate::abi::{Counter, Family, FlowState, Kind, State, Tier};
 use crate::net::Proto;
 
 /// Opens a flow for a packet and says where it goes.
@@ -41,8 +40,7 @@ pub(super) fn settle<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>
 pub fn enter<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let event = work.event;
     let past = beginning(&work.path, event.now);
-    work.change = work.path.towards_endpoint();
-    work.hop = work.path.hop;
+    work.goes_by_path();
     // Before the entry: who finds the trace finds what it leads to.
     leave_trace(tables, work, false);
     let (path, service) = (&work.path, work.path.service);
@@ -117,45 +115,6 @@ fn takes_flows<F: Family, T: Tables<F>>(tables: &T, flow: &FlowState) -> bool {
             .is_some_and(|endpoint| endpoint.generation() == flow.generation && endpoint.is_alive())
 }
 
-/// Draws the endpoint.
-#[inline(always)]
-pub fn choose<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let key = work.frontend_key();
-    // Between reading the frontend and its set, both may have been replaced: read them once more.
-    for _ in 0..2 {
-        let Some(frontend) = tables.frontend(&key) else {
-            return Step::drop(Counter::DropStale);
-        };
-        let n = frontend.inside.count();
-        if n == 0 {
-            return Step::drop(Counter::DropNoEndpoint);
-        }
-        let index = tables.pick(n);
-        if let Some((slot, endpoint)) = drawn(tables, &frontend, index) {
-            work.path
-                .begin(&work.key, frontend.service, slot, &endpoint);
-            return Step::NONE;
-        }
-    }
-    Step::drop(Counter::DropStale)
-}
-
-/// The endpoint at `index` of the frontend's set, if the tables agree on it.
-#[inline(always)]
-pub fn drawn<F: Family, T: Tables<F>>(
-    tables: &T,
-    frontend: &Frontend,
-    index: u32,
-) -> Option<(u32, F::Endpoint)> {
-    let slot = tables.slot(frontend.inside.base().wrapping_add(index))?;
-    if slot.service != frontend.service {
-        return None;
-    }
-    let endpoint = tables.endpoint(slot.endpoint)?;
-    (endpoint.service() == frontend.service && endpoint.is_alive())
-        .then_some((slot.endpoint, endpoint))
-}
-
 /// Another CPU entered the client's half first: its choice counts.
 #[inline(always)]
 fn follow<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
@@ -172,8 +131,7 @@ fn follow<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
         release(tables, &work.path);
         return Step::drop(Counter::DropTableFull);
     };
-    work.change = destination_of(theirs);
-    work.hop = theirs.state().hop;
+    work.goes_by(theirs);
     if work.change != work.path.towards_endpoint() {
         release(tables, &work.path);
     }

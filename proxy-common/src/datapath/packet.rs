@@ -42,6 +42,8 @@ pub trait Packet {
     fn is_for_other_host(&self) -> bool;
     /// Index of the device that the packet is at.
     fn device(&self) -> u32;
+    /// Sets bits of the packet's mark; the others stay.
+    fn mark(&mut self, bits: u32);
     /// Where the kernel would send a packet like this one next.
     fn next_hop4(&mut self, route: &Route<Ip4>) -> NextHop;
     /// The same for IPv6.

@@ -1,17 +1,19 @@
 //! Flows of which the table has lost one half, and traffic that is no flow of ours.
 
+use super::choose::drawn;
 use super::claim::retire;
 use super::direct::note_answer;
 use super::egress::is_remains;
 use super::flow::source_of;
 use super::lifetime::is_over;
-use super::open::{drawn, is_current};
+use super::open::is_current;
+use super::origin::origin_of;
 use super::tables::{Past, Tables, find};
 use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Counter, Family, FlowState, Hook, Hop, Kind, Tier};
+use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, Tier};
 use crate::net::Proto;
 
 /// Services with more endpoints than this are not searched for a lost client's half.
@@ -23,11 +25,12 @@ pub fn repair_forward<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F
     let Some(frontend) = tables.frontend(&work.frontend_key()) else {
         return Step::NONE;
     };
-    let n = frontend.inside.count();
+    let set = frontend.set(origin_of(tables, work));
+    let n = set.count();
     if n > MAX_PROBES {
         return Step::NONE;
     }
-    work.frontend = frontend;
+    (work.set, work.service) = (set, frontend.service);
     let mut index = 0;
     while index < n && index < MAX_PROBES {
         work.index = index;
@@ -42,7 +45,7 @@ pub fn repair_forward<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F
 /// Rebuilds the client's half from that of endpoint `work.index`, if it has one.
 #[inline(always)]
 pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let Some((_, endpoint)) = drawn(tables, &work.frontend, work.index) else {
+    let Some((_, endpoint)) = drawn(tables, work.set, work.service, work.index) else {
         return Step::NONE;
     };
     let key = &work.key;
@@ -66,8 +69,7 @@ pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     work.path.read_reverse(&work.answer, flow);
     tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
     tables.count(Counter::Repaired);
-    work.change = work.path.towards_endpoint();
-    work.hop = work.path.hop;
+    work.goes_by_path();
     Step::REWRITE
 }
 
@@ -196,7 +198,7 @@ fn repair_from_answer<F: Family, T: Tables<F>>(
     let state = *flow.state();
     let now = work.event.now;
     if state.marks.kind() != Kind::UNDNAT
-        || !state.marks.is_hairpin()
+        || !state.marks.flags().has(FlowFlags::HAIRPIN)
         || !is_repairable(tables, work.key.proto(), tier, &state, now)
     {
         return Step::NONE;

@@ -3,7 +3,9 @@
 use super::flow::Path;
 use super::verdict::Step;
 use super::work::{Part, Work};
-use crate::abi::{Counter, Device, Family, Frontend, Hop, Kind, Slot, State, Tier};
+use crate::abi::{
+    Affinity, Counter, Detector, Device, Family, Frontend, Hop, Kind, Slot, State, Tier,
+};
 use crate::net::{Port, Proto};
 
 /// How an insertion of a new key ended.
@@ -62,6 +64,21 @@ pub trait Tables<F: Family> {
     /// The `index`th frontend of the endpoint at this key.
     fn frontend_of(&self, key: &F::EndpointKey, index: usize) -> Option<(F::Addr, Port)>;
 
+    /// Whether a source is in the ranges of a service port.
+    fn is_in_ranges(&self, service: u32, source: F::Addr) -> bool;
+    /// Who is inside; nobody if nothing is told. The reference must not be used after the map has
+    /// changed.
+    fn detector(&self) -> Option<&Detector>;
+
+    /// What a client of a service port had last.
+    fn affinity(&self, key: &F::AffinityKey) -> Option<Affinity>;
+    /// Remembers that, under a key that must be new.
+    fn remember(&mut self, key: &F::AffinityKey, affinity: &Affinity) -> Insert;
+    /// Notes that the client has used it again.
+    fn keep(&mut self, key: &F::AffinityKey, now: u32);
+    /// Forgets what the client had.
+    fn forget(&mut self, key: &F::AffinityKey);
+
     /// The flow half at a key. The reference must not be used after the map has changed.
     fn flow(&self, tier: Tier, key: &F::FlowKey) -> Option<&F::Flow>;
     /// One half of a flow.
@@ -100,6 +117,12 @@ pub trait Tables<F: Family> {
     fn now(&self) -> u32;
     /// Whether a segment in the middle of an unknown connection opens a flow.
     fn is_tcp_loose(&self) -> bool;
+    /// Whether a client that gets itself as endpoint is a hairpin wherever that endpoint is.
+    fn is_hairpin_anywhere(&self) -> bool;
+    /// Bits of a packet's mark that ask netfilter to masquerade it.
+    fn masquerade_mark(&self) -> u32;
+    /// Bits of a packet's mark that ask netfilter to reject it.
+    fn reject_mark(&self) -> u32;
 }
 
 /// Looks a flow half up, established ones first.

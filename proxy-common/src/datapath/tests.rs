@@ -114,6 +114,7 @@ impl Node {
                 Ok((from, to))
             }
             Verdict::Rewritten => Ok(addresses(packet.bytes())),
+            Verdict::Rejected => Err(Counter::Reject),
         }
     }
 

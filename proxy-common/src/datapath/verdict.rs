@@ -9,6 +9,8 @@ pub enum Verdict {
     Pass,
     /// On its way with other addresses or ports.
     Rewritten,
+    /// On its way as it came, with a mark by which netfilter rejects it.
+    Rejected,
     /// Dropped, for the reason counted.
     Drop(Counter),
 }
@@ -35,16 +37,19 @@ impl Step {
     /// It goes straight to an endpoint and opens a flow there.
     pub const DIRECT: Self = Self(5);
 
+    /// Have netfilter reject it.
+    pub const REJECT: Self = Self(6);
+
     /// Drop it, for this reason.
     #[inline(always)]
     pub const fn drop(reason: Counter) -> Self {
-        Self(reason as u32 + 6)
+        Self(reason as u32 + 7)
     }
 
     /// The reason to drop, if this says so.
     #[inline(always)]
     pub const fn dropped(self) -> Option<Counter> {
-        Counter::from_index(self.0.wrapping_sub(6))
+        Counter::from_index(self.0.wrapping_sub(7))
     }
 
     /// The word, to be returned by a global function.

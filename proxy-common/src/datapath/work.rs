@@ -5,14 +5,14 @@
 //! of the program that calls it, and its `Work` lies in per-CPU memory: so neither the verifier's
 //! effort nor the stack multiplies along the chain of calls.
 
-use super::flow::Path;
+use super::flow::{Path, destination_of};
 use super::note::{Event, Sender};
 use super::rewrite::Change;
 use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
-use super::{claim, direct, ingress, note, open, repair};
-use crate::abi::flow::FlowKey as _;
-use crate::abi::{Family, Frontend, Hop, Kind, Tier};
+use super::{choose, claim, direct, ingress, note, open, repair};
+use crate::abi::flow::{Flow as _, FlowKey as _};
+use crate::abi::{EndpointFlags, EndpointSet, Family, FlowFlags, Hop, Kind, Tier};
 use crate::net::tcp::Flags;
 use bytemuck::Zeroable as _;
 
@@ -23,6 +23,8 @@ pub struct Work<F: Family> {
     pub key: F::FlowKey,
     /// The key of another half, from which the packet's may be rebuilt.
     pub answer: F::FlowKey,
+    /// Index of the device that it came in by.
+    pub device: u32,
     /// Where its flow was found, if it was.
     pub tier: Tier,
     /// What of the packet matters.
@@ -37,13 +39,22 @@ pub struct Work<F: Family> {
     pub touch: Touch,
     /// What becomes of the packet.
     pub change: Change<F::Addr>,
+    /// What was decided of its flow.
+    pub flags: FlowFlags,
     /// Its way from a bridge port to the endpoint, as far as the flow knows it.
     pub hop: Hop,
     /// Whether the flow is to ask for that way anew.
     pub asks: bool,
-    /// The frontend whose endpoints are asked for a lost half.
-    pub frontend: Frontend,
-    /// Which of them is asked.
+    /// The service port of the frontend that it is for.
+    pub service: u32,
+    /// That one's endpoints for packets of its origin.
+    pub set: EndpointSet,
+    /// The property that endpoints have which are in that set.
+    pub listed: EndpointFlags,
+    /// For how long a client keeps its endpoint, in seconds; 0 for not at all.
+    pub affinity_timeout: u32,
+    /// Which endpoint is asked for a lost half, by its place in the set; or which one is chosen, by
+    /// its slot.
     pub index: u32,
     /// The half that is worked on.
     pub kind: Kind,
@@ -64,6 +75,8 @@ pub trait Room<F: Family> {
 pub enum Part {
     /// A packet of no known flow came in: [`ingress::miss`].
     Miss,
+    /// A packet is for an address of Services and none of these: [`ingress::whole`].
+    Whole,
     /// A known flow may choose again: [`ingress::renew`].
     Renew,
     /// A packet changes its flow's state: [`note::note`].
@@ -76,8 +89,12 @@ pub enum Part {
     RepairHairpin,
     /// One endpoint is asked for it: [`repair::probe`].
     Probe,
-    /// The endpoint is drawn: [`open::choose`].
+    /// The endpoint is chosen: [`choose::choose`].
     Choose,
+    /// The client may have had one before: [`choose::recall`].
+    Recall,
+    /// It is to have the same one again: [`choose::remember`].
+    Remember,
     /// The endpoint's side is claimed: [`claim::claim`].
     Claim,
     /// One half of that: [`claim::claim_half`].
@@ -97,13 +114,16 @@ pub enum Part {
 pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<F>) -> Step {
     match part {
         Part::Miss => ingress::miss(tables, work),
+        Part::Whole => ingress::whole(tables, work),
         Part::Renew => ingress::renew(tables, work),
         Part::Note => note::note(tables, work),
         Part::RepairReply => repair::repair_reply(tables, work),
         Part::RepairForward => repair::repair_forward(tables, work),
         Part::RepairHairpin => repair::repair_hairpin(tables, work),
         Part::Probe => repair::probe(tables, work),
-        Part::Choose => open::choose(tables, work),
+        Part::Choose => choose::choose(tables, work),
+        Part::Recall => choose::recall(tables, work),
+        Part::Remember => choose::remember(tables, work),
         Part::Claim => claim::claim(tables, work),
         Part::ClaimHalf => claim::claim_half(tables, work),
         Part::Enter => open::enter(tables, work),
@@ -125,6 +145,7 @@ impl<F: Family> Work<F> {
         Self {
             key,
             answer: key,
+            device: 0,
             tier: Tier::HalfOpen,
             event: Event {
                 sender: Sender::Client,
@@ -139,14 +160,35 @@ impl<F: Family> Work<F> {
             past: Past::default(),
             touch: Touch::default(),
             change,
+            flags: FlowFlags::NONE,
             hop: Hop::UNKNOWN,
             asks: false,
-            frontend: Frontend::zeroed(),
+            service: 0,
+            set: EndpointSet::EMPTY,
+            listed: EndpointFlags::NONE,
+            affinity_timeout: 0,
             index: 0,
             kind: Kind::DNAT,
             moves: false,
             replaces: false,
         }
+    }
+
+    /// The packet follows its flow, of which this is the client's half.
+    #[inline(always)]
+    pub fn goes_by(&mut self, flow: &F::Flow) {
+        let state = flow.state();
+        self.change = destination_of(flow);
+        self.flags = state.marks.flags();
+        self.hop = state.hop;
+    }
+
+    /// The packet follows `path`.
+    #[inline(always)]
+    pub const fn goes_by_path(&mut self) {
+        self.change = self.path.towards_endpoint();
+        self.flags = self.path.flags;
+        self.hop = self.path.hop;
     }
 
     /// The frontend that the packet is for.

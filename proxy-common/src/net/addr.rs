@@ -143,6 +143,8 @@ impl fmt::Debug for Port {
 pub struct Proto(pub u8);
 
 impl Proto {
+    /// Every protocol, in the key of a frontend that is a whole address.
+    pub const ANY: Self = Self(0);
     /// ICMP for IPv4.
     pub const ICMP: Self = Self(1);
     /// TCP.

@@ -31,6 +31,13 @@ pub const SRC: usize = 8;
 /// Offset of the destination address in the header, in bytes.
 pub const DST: usize = 24;
 
+/// Whether an extension header follows, and the payload only after it (IANA, IPv6 Extension Header
+/// Types), or nothing at all.
+#[inline(always)]
+pub const fn is_extension(next: Proto) -> bool {
+    matches!(next.0, 0 | 43 | 44 | 50 | 51 | 59 | 60 | 135 | 139 | 140)
+}
+
 impl Ipv6Header {
     /// Whether the version field says IPv6.
     #[inline(always)]

@@ -84,7 +84,7 @@ impl Runner {
         options.repeat = repeat;
         let context = self.object.context();
         if program == Way::Port.program() {
-            options.ctx_in = context.as_ref().map(<[u8; _]>::as_slice);
+            options.ctx_in = Some(&context);
         }
         let result = self.object.program(program).test_run(options).unwrap();
         result.duration.as_nanos() as u32

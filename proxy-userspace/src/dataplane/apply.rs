@@ -44,6 +44,8 @@ pub fn apply(tables: &mut Tables, ops: Vec<Op>) -> Vec<Failure> {
 /// Which map an operation is for, and how it changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
+    Detector,
+    Sources,
     Picks(Family),
     Endpoints(Family),
     Reverse(Family),
@@ -57,6 +59,8 @@ enum Target {
 impl Target {
     const fn of(op: &Op) -> Self {
         match op {
+            Op::Detector { .. } => Self::Detector,
+            Op::Source { .. } | Op::SourceGone { .. } => Self::Sources,
             Op::ResetPicks { family, .. } => Self::Picks(*family),
             Op::Endpoint { record, .. } => Self::Endpoints(Family::of(record.addr)),
             Op::Reverse { endpoint, .. } => Self::Reverse(endpoint.family()),
@@ -76,7 +80,7 @@ impl Target {
             | Self::ReverseGone(family)
             | Self::Frontends(family)
             | Self::FrontendsGone(family) => Some(family),
-            Self::Bits(_) | Self::Sets => None,
+            Self::Detector | Self::Sources | Self::Bits(_) | Self::Sets => None,
         }
     }
 }
@@ -97,6 +101,12 @@ fn apply_run(tables: &mut Tables, target: Target, run: Vec<Op>, failures: &mut V
             batch(run, pick, failures, |words, values| {
                 table.update_batch(words, values)
             });
+        }
+        (None, Target::Detector | Target::Sources) => {
+            failures.extend(run.into_iter().map(|op| Failure {
+                op,
+                error: io::ErrorKind::Unsupported.into(),
+            }));
         }
         (None, _) => {
             for op in run {
@@ -176,7 +186,7 @@ fn apply_family<F: Layout>(
                 tables.frontends.delete_batch(keys)
             });
         }
-        Target::Bits(_) | Target::Sets => {}
+        Target::Detector | Target::Sources | Target::Bits(_) | Target::Sets => {}
     }
 }
 

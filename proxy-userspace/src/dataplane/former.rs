@@ -200,7 +200,11 @@ pub(super) fn pin_maps(place: &Place, maps: Vec<(&'static str, OwnedFd)>) -> Res
 fn data<'a>(ebpf: &'a Ebpf, name: &str) -> Result<&'a MapData, LoadError> {
     match ebpf.map(name) {
         Some(
-            Map::Array(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::PerCpuArray(data),
+            Map::Array(data)
+            | Map::HashMap(data)
+            | Map::LruHashMap(data)
+            | Map::LpmTrie(data)
+            | Map::PerCpuArray(data),
         ) => Ok(data),
         _ => Err(LoadError::NoMap(name.to_owned())),
     }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 
 use aya::Ebpf;
+use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use bytemuck::Pod;
 use proxy_common::abi::{Counter, Slot};
@@ -67,17 +68,7 @@ impl<K: Pod, V: Pod> Table<K, V> {
 
     /// Removes an element; whether it was there.
     pub fn remove(&mut self, key: &K) -> Result<bool, MapError> {
-        match self.map.remove(&Plain(*key)) {
-            Ok(()) => Ok(true),
-            Err(MapError::KeyNotFound) => Ok(false),
-            // Removal of a missing key is reported as a failed call.
-            Err(MapError::SyscallError(error))
-                if error.io_error.kind() == io::ErrorKind::NotFound =>
-            {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+        was_there(self.map.remove(&Plain(*key)))
     }
 
     /// All elements; others may be missed or seen twice while it changes.
@@ -98,6 +89,50 @@ impl<K: Pod, V: Pod> Table<K, V> {
 
     pub(super) fn delete_batch(&self, keys: &[K]) -> BatchResult {
         self.batch.delete(keys)
+    }
+}
+
+/// A trie of prefixes; what it holds is whether they are there.
+pub struct Trie<K>(LpmTrie<MapData, Plain<K>, u32>);
+
+impl<K: Pod> Trie<K> {
+    /// What stands at each prefix.
+    const THERE: u32 = 1;
+
+    pub(super) fn take(maps: &mut impl Maps, name: &str) -> Result<Self, LoadError> {
+        typed(maps.take(name)?, name, LpmTrie::try_from).map(Self)
+    }
+
+    /// Adds the first `bits` of `data`, if they are not there.
+    pub fn insert(&mut self, bits: u32, data: K) -> Result<(), MapError> {
+        self.0.insert(&Key::new(bits, Plain(data)), Self::THERE, 0)
+    }
+
+    /// Removes them; whether they were there.
+    pub fn remove(&mut self, bits: u32, data: K) -> Result<bool, MapError> {
+        was_there(self.0.remove(&Key::new(bits, Plain(data))))
+    }
+
+    /// All prefixes; others may be missed or seen twice while it changes.
+    pub fn iter(&self) -> impl Iterator<Item = Result<(u32, K), MapError>> {
+        self.0.keys().map(|key| {
+            let key = key?;
+            let Plain(data) = key.data();
+            Ok((key.prefix_len(), data))
+        })
+    }
+}
+
+/// Whether what was to be removed was there.
+fn was_there(removed: Result<(), MapError>) -> Result<bool, MapError> {
+    match removed {
+        Ok(()) => Ok(true),
+        Err(MapError::KeyNotFound) => Ok(false),
+        // Removal of a missing key is reported as a failed call.
+        Err(MapError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -212,6 +247,7 @@ pub(super) fn memory(map: &Map) -> io::Result<u64> {
     let (Map::Array(data)
     | Map::HashMap(data)
     | Map::LruHashMap(data)
+    | Map::LpmTrie(data)
     | Map::PerCpuArray(data)
     | Map::RingBuf(data)) = map
     else {

@@ -2,10 +2,12 @@
 //! be used, and its values cut off or read beyond their end.
 
 use aya::maps::{MapData, MapType};
-use proxy_common::abi::{Counter, Family, Frontend, Meta, Slot, V4, V6, bits};
+use proxy_common::abi::{Affinity, Counter, Detector, Family, Frontend, Meta, Slot, V4, V6, bits};
 
 use super::tables::Capacities;
 
+/// `BPF_F_NO_PREALLOC`.
+const NO_PREALLOC: u32 = 1;
 /// `BPF_F_MMAPABLE`.
 const MMAPABLE: u32 = 1 << 10;
 
@@ -76,6 +78,7 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
         array::<u32>("TRACES", Group::Flows, bits::TRACES),
         array::<u64>("PICKS4", Group::Tables, 0),
         array::<u64>("PICKS6", Group::Tables, 0),
+        array::<Detector>("DETECTOR", Group::Tables, 1),
         Shape {
             kind: MapType::PerCpuArray,
             ..array::<u64>("COUNTERS", Group::Counters, Counter::COUNT)
@@ -87,6 +90,8 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
         "REVERSE4",
         "FLOWS4",
         "HALF4",
+        "SOURCES4",
+        "AFFINITY4",
     ]));
     all.extend(of_family::<V6>([
         "FRONTENDS6",
@@ -94,6 +99,8 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
         "REVERSE6",
         "FLOWS6",
         "HALF6",
+        "SOURCES6",
+        "AFFINITY6",
     ]));
     for shape in &mut all {
         if let Some(entries) = entries.get(shape.name) {
@@ -106,18 +113,29 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
     all
 }
 
-fn of_family<F: Family>(names: [&'static str; 5]) -> [Shape; 5] {
-    let [frontends, endpoints, reverse, flows, half_open] = names;
-    let lru = |name| Shape {
+fn of_family<F: Family>(names: [&'static str; 7]) -> [Shape; 7] {
+    let [
+        frontends,
+        endpoints,
+        reverse,
+        flows,
+        half_open,
+        sources,
+        affinity,
+    ] = names;
+    let lru = |shape| Shape {
         kind: MapType::LruHash,
-        ..hash::<F::FlowKey, F::Flow>(name, Group::Flows)
+        ..shape
     };
+    let flow_map = |name| lru(hash::<F::FlowKey, F::Flow>(name, Group::Flows));
     [
         hash::<F::FrontendKey, Frontend>(frontends, Group::Tables),
         array::<F::Endpoint>(endpoints, Group::Tables, 0),
         hash::<F::EndpointKey, F::Frontends>(reverse, Group::Tables),
-        lru(flows),
-        lru(half_open),
+        flow_map(flows),
+        flow_map(half_open),
+        trie::<F::Source>(sources, Group::Tables),
+        lru(hash::<F::AffinityKey, Affinity>(affinity, Group::Flows)),
     ]
 }
 
@@ -145,6 +163,16 @@ const fn hash<K, V>(name: &'static str, group: Group) -> Shape {
     }
 }
 
+/// Keys begin with the length of their prefix.
+const fn trie<K>(name: &'static str, group: Group) -> Shape {
+    Shape {
+        kind: MapType::LpmTrie,
+        key: (size_of::<u32>() + size_of::<K>()) as u32,
+        flags: NO_PREALLOC,
+        ..hash::<K, u32>(name, group)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,7 +181,7 @@ mod tests {
     fn every_map_has_a_name_of_its_own_and_room() {
         let all = shapes(&Capacities::default());
         let names: std::collections::HashSet<_> = all.iter().map(|shape| shape.name).collect();
-        assert_eq!(18, names.len());
+        assert_eq!(23, names.len());
         assert!(all.iter().all(|shape| shape.entries > 0), "{all:?}");
     }
 }

@@ -1,12 +1,18 @@
 //! All maps by their purpose, and how large they are.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use aya::maps::MapError;
+use ipnet::IpNet;
 use proxy_common::abi::settings::TestSources;
-use proxy_common::abi::{Family as AbiFamily, Frontend, Meta, V4, V6, capacity};
+use proxy_common::abi::source::SERVICE_BITS;
+use proxy_common::abi::{
+    Affinity, Detector, Family as AbiFamily, Frontend, Meta, V4, V6, capacity,
+};
 
 use super::kill::KillPoint;
 use super::load::LoadError;
-use super::maps::{Counters, Elements, Maps, Sets, Table};
+use super::maps::{Counters, Elements, Maps, Sets, Table, Trie};
 use super::pins::Place;
 use crate::plan::Limits;
 
@@ -33,12 +39,13 @@ impl Default for Capacities {
 
 impl Capacities {
     /// Each map that has a capacity of its own, by name.
-    pub(super) fn by_map(&self) -> [(&'static str, u32); 13] {
+    pub(super) fn by_map(&self) -> [(&'static str, u32); 17] {
         let Limits {
             frontends,
             endpoints,
             set_slots,
             reverse,
+            ..
         } = self.limits;
         let half = |entries: u32| (entries / 2).max(1);
         [
@@ -51,6 +58,10 @@ impl Capacities {
             ("REVERSE4", reverse),
             ("REVERSE6", reverse),
             ("SETS", set_slots),
+            ("SOURCES4", capacity::SOURCES),
+            ("SOURCES6", capacity::SOURCES),
+            ("AFFINITY4", capacity::AFFINITY),
+            ("AFFINITY6", capacity::AFFINITY),
             ("FLOWS4", self.flows),
             ("FLOWS6", half(self.flows)),
             ("HALF4", self.half_open),
@@ -71,6 +82,8 @@ pub struct Tables {
     pub frontend_bits: Elements<u64>,
     /// Addresses of endpoints.
     pub endpoint_bits: Elements<u64>,
+    /// Who is inside.
+    pub detector: Elements<Detector>,
     /// What the programs counted.
     pub counters: Counters,
     /// What these maps are.
@@ -89,6 +102,10 @@ pub struct FamilyTables<F: AbiFamily> {
     pub endpoints: Elements<F::Endpoint>,
     /// From endpoints back to frontends.
     pub reverse: Table<F::EndpointKey, F::Frontends>,
+    /// Source ranges of service ports.
+    pub sources: Trie<F::Source>,
+    /// Which endpoint clients had last.
+    pub affinity: Table<F::AffinityKey, Affinity>,
     /// New flows per endpoint slot.
     pub picks: Elements<u64>,
     /// Established flow halves.
@@ -114,6 +131,55 @@ impl Tables {
         Ok(())
     }
 
+    /// Says who is inside, from now on.
+    pub fn set_detector(&mut self, detector: &Detector) -> Result<(), MapError> {
+        self.detector.set(0, detector)
+    }
+
+    /// Lets the sources of a range, whose host bits are zero, use the frontends of a service port
+    /// that are filtered.
+    pub fn source_set(&mut self, service: u32, range: IpNet) -> Result<(), MapError> {
+        let bits = SERVICE_BITS + u32::from(range.prefix_len());
+        match range.addr() {
+            IpAddr::V4(addr) => self
+                .v4
+                .sources
+                .insert(bits, V4::source(service, addr.into())),
+            IpAddr::V6(addr) => self
+                .v6
+                .sources
+                .insert(bits, V6::source(service, addr.into())),
+        }
+    }
+
+    /// Does not let them any more; whether they were let.
+    pub fn source_remove(&mut self, service: u32, range: IpNet) -> Result<bool, MapError> {
+        let bits = SERVICE_BITS + u32::from(range.prefix_len());
+        match range.addr() {
+            IpAddr::V4(addr) => self
+                .v4
+                .sources
+                .remove(bits, V4::source(service, addr.into())),
+            IpAddr::V6(addr) => self
+                .v6
+                .sources
+                .remove(bits, V6::source(service, addr.into())),
+        }
+    }
+
+    /// All service ports' source ranges.
+    pub fn all_sources(&self) -> Result<Vec<(u32, IpNet)>, MapError> {
+        let v4 = self.v4.sources.iter().map(|entry| {
+            let (bits, source) = entry?;
+            Ok((source.service, range(Ipv4Addr::from(source.addr), bits)))
+        });
+        let v6 = self.v6.sources.iter().map(|entry| {
+            let (bits, source) = entry?;
+            Ok((source.service, range(Ipv6Addr::from(source.addr), bits)))
+        });
+        v4.chain(v6).collect()
+    }
+
     /// Takes the maps out of a loaded object, or opens them.
     pub(super) fn take(ebpf: &mut impl Maps) -> Result<Self, LoadError> {
         Ok(Self {
@@ -122,12 +188,21 @@ impl Tables {
             sets: Sets::take(ebpf)?,
             frontend_bits: Elements::take(ebpf, "VIP_BITS")?,
             endpoint_bits: Elements::take(ebpf, "ENDPOINT_BITS")?,
+            detector: Elements::take(ebpf, "DETECTOR")?,
             counters: Counters::take(ebpf)?,
             kill: KillPoint::default(),
             meta: Elements::take(ebpf, "META")?,
             test_sources: Elements::take(ebpf, "TEST_SOURCES").ok(),
         })
     }
+}
+
+/// The range at a prefix of so many `bits`, the service port's number included.
+fn range(addr: impl Into<IpAddr>, bits: u32) -> IpNet {
+    let addr = addr.into();
+    let len = u8::try_from(bits.saturating_sub(SERVICE_BITS)).unwrap_or(u8::MAX);
+    // A longer prefix than addresses have does not fit a trie's keys.
+    IpNet::new(addr, len).unwrap_or_else(|_| addr.into())
 }
 
 impl<F: AbiFamily> FamilyTables<F> {
@@ -137,6 +212,8 @@ impl<F: AbiFamily> FamilyTables<F> {
             frontends: Table::take(ebpf, &name("FRONTENDS"))?,
             endpoints: Elements::take(ebpf, &name("ENDPOINTS"))?,
             reverse: Table::take(ebpf, &name("REVERSE"))?,
+            sources: Trie::take(ebpf, &name("SOURCES"))?,
+            affinity: Table::take(ebpf, &name("AFFINITY"))?,
             picks: Elements::take(ebpf, &name("PICKS"))?,
             flows: Table::take(ebpf, &name("FLOWS"))?,
             half_open: Table::take(ebpf, &name("HALF"))?,

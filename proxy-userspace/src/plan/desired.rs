@@ -4,42 +4,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use proxy_common::abi::FrontendFlags;
+
 use super::op::Socket;
+use super::wanted::{List, PortKey, Wanted, WantedEndpoint, WantedFrontend};
 use crate::model::{Endpoint, EndpointSlice, Family, Protocol, Service, ServicePort};
-
-/// What tells one service port from the others of its Service.
-///
-/// The two families are service ports of their own: they share no address and can be in
-/// different states.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct PortKey {
-    pub(super) name: Arc<str>,
-    pub(super) protocol: Protocol,
-    pub(super) family: Family,
-}
-
-/// What one service port should become.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) key: PortKey,
-    pub(super) frontends: Vec<Socket>,
-    /// In order of address and port.
-    pub(super) endpoints: Vec<WantedEndpoint>,
-    /// Endpoints that are declared and cannot serve.
-    pub(super) idle: Vec<(IpAddr, u16)>,
-}
-
-/// An endpoint that can serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WantedEndpoint {
-    pub(super) addr: IpAddr,
-    pub(super) port: u16,
-    /// Runs on this node.
-    pub(super) is_local: bool,
-    /// Takes new flows. One that does not, but serves, keeps the flows it has: kube-proxy forgets
-    /// a UDP flow only when its endpoint stops serving.
-    pub(super) is_listed: bool,
-}
 
 /// The service ports of a Service, SCTP left out.
 pub(super) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], node: &str) -> Vec<Wanted> {
@@ -54,16 +23,23 @@ pub(super) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], node: &st
             all.push(Wanted {
                 key: PortKey {
                     name: Arc::clone(&port.name),
-                    protocol: port.protocol,
+                    proto: port.protocol.into(),
                     family,
                 },
-                frontends: vec![Socket {
-                    addr,
-                    port: port.port,
-                    proto: port.protocol.into(),
+                frontends: vec![WantedFrontend {
+                    at: Socket {
+                        addr,
+                        port: port.port,
+                        proto: port.protocol.into(),
+                    },
+                    flags: FrontendFlags::NONE,
+                    inside: List::Cluster,
+                    outside: List::Cluster,
                 }],
                 endpoints,
                 idle,
+                affinity_timeout: 0,
+                sources: Vec::new(),
             });
         }
     }
@@ -90,11 +66,12 @@ fn endpoints(
             addr,
             port,
             is_local: endpoint.node.as_deref() == Some(node),
-            is_listed: if any_ready {
+            in_cluster: if any_ready {
                 endpoint.ready
             } else {
                 endpoint.terminating
             },
+            in_local: false,
         })
         .collect();
     all.sort_unstable_by_key(|endpoint| (endpoint.addr, endpoint.port));
@@ -145,7 +122,7 @@ mod tests {
         all[0]
             .endpoints
             .iter()
-            .filter(|endpoint| endpoint.is_listed)
+            .filter(|endpoint| endpoint.is_listed())
             .map(|endpoint| format!("{}:{}", endpoint.addr, endpoint.port))
             .collect()
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use proxy_common::abi::EndpointFlags;
 
-use super::desired::WantedEndpoint;
+use super::wanted::{List, WantedEndpoint};
 
 /// An endpoint that has a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,22 +17,46 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Whether it stands in the set.
+    /// Whether it stands in some set.
     pub(super) const fn is_listed(&self) -> bool {
         self.flags.has(EndpointFlags::ALIVE)
+    }
+
+    /// Whether it stands in the set of this list.
+    pub(super) const fn is_in(&self, list: List) -> bool {
+        match list {
+            List::Nobody => false,
+            List::Cluster => self.flags.has(EndpointFlags::IN_CLUSTER_SET),
+            List::Local => self.flags.has(EndpointFlags::IN_LOCAL_SET),
+        }
     }
 }
 
 /// The properties that an endpoint's record should show.
 pub(super) const fn flags(endpoint: &WantedEndpoint) -> EndpointFlags {
     let mut flags = EndpointFlags::HELD;
-    if endpoint.is_listed {
+    if endpoint.is_listed() {
         flags = flags.with(EndpointFlags::ALIVE);
     }
     if endpoint.is_local {
         flags = flags.with(EndpointFlags::LOCAL);
     }
+    if endpoint.in_cluster {
+        flags = flags.with(EndpointFlags::IN_CLUSTER_SET);
+    }
+    if endpoint.in_local {
+        flags = flags.with(EndpointFlags::IN_LOCAL_SET);
+    }
     flags
+}
+
+/// Those of these properties that let an endpoint have new flows: a record gets them before a set
+/// lists it, and loses them after.
+pub(super) const fn listing(flags: EndpointFlags) -> EndpointFlags {
+    let all = EndpointFlags::ALIVE
+        .with(EndpointFlags::IN_CLUSTER_SET)
+        .with(EndpointFlags::IN_LOCAL_SET);
+    EndpointFlags(flags.0 & all.0)
 }
 
 /// The difference between two lists of endpoints.
@@ -63,7 +87,7 @@ pub(super) fn diff(held: &[Held], wanted: &[WantedEndpoint]) -> Diff {
             Ordering::Less => diff.gone.extend(held.next()),
             Ordering::Greater => {
                 diff.new
-                    .extend(wanted.next().filter(|endpoint| endpoint.is_listed));
+                    .extend(wanted.next().filter(|endpoint| endpoint.is_listed()));
             }
             Ordering::Equal => {
                 let pair = held.next().zip(wanted.next());
@@ -86,27 +110,31 @@ mod tests {
             slot: last.into(),
             flags: EndpointFlags::ALIVE,
         };
-        let wanted = |last: u8, is_listed| WantedEndpoint {
+        let wanted = |last: u8, in_cluster, in_local| WantedEndpoint {
             addr: IpAddr::from([10, 0, 0, last]),
             port: 80,
             is_local: last == 2,
-            is_listed,
+            in_cluster,
+            in_local,
         };
         let held_only = EndpointFlags::HELD;
         let both = held_only
             .with(EndpointFlags::ALIVE)
-            .with(EndpointFlags::LOCAL);
+            .with(EndpointFlags::LOCAL)
+            .with(EndpointFlags::IN_CLUSTER_SET)
+            .with(EndpointFlags::IN_LOCAL_SET);
         let expected = Diff {
             kept: vec![(held(2), both), (held(3), held_only)],
             gone: vec![held(1), held(5)],
-            new: vec![wanted(4, true)],
+            new: vec![wanted(4, false, true), wanted(7, true, false)],
         };
         let before = [held(1), held(2), held(3), held(5)];
         let after = [
-            wanted(2, true),
-            wanted(3, false),
-            wanted(4, true),
-            wanted(6, false),
+            wanted(2, true, true),
+            wanted(3, false, false),
+            wanted(4, false, true),
+            wanted(6, false, false),
+            wanted(7, true, false),
         ];
         assert_eq!(expected, diff(&before, &after));
     }

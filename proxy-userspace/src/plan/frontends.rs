@@ -25,6 +25,8 @@ struct Owner {
     service: ObjectName,
     /// Services that want the frontend as well.
     others: BTreeSet<ObjectName>,
+    /// What the frontend should be.
+    value: Option<Frontend>,
 }
 
 /// Why a frontend cannot be had.
@@ -75,6 +77,7 @@ impl Frontends {
             number,
             service: service.clone(),
             others: BTreeSet::new(),
+            value: None,
         };
         self.owners.insert(at, owner);
         self.changed.insert(at);
@@ -88,15 +91,15 @@ impl Frontends {
             number: value.service,
             service: ObjectName::new("", ""),
             others: BTreeSet::new(),
+            value: Some(value),
         };
         self.owners.insert(at, owner);
     }
 
-    /// Names the Service of an adopted frontend, which may differ from what the tables hold.
+    /// Names the Service of an adopted frontend.
     pub(super) fn rename(&mut self, at: Socket, service: &ObjectName) {
         if let Some(owner) = self.owners.get_mut(&at) {
             owner.service = service.clone();
-            self.changed.insert(at);
         }
     }
 
@@ -110,9 +113,19 @@ impl Frontends {
         owner.others
     }
 
-    /// Notes that what a frontend leads to has changed.
-    pub(super) fn touch(&mut self, at: Socket) {
-        self.changed.insert(at);
+    /// Says what a frontend that has an owner should be.
+    pub(super) fn set(&mut self, at: Socket, value: Frontend) {
+        if let Some(owner) = self.owners.get_mut(&at)
+            && owner.value != Some(value)
+        {
+            owner.value = Some(value);
+            self.changed.insert(at);
+        }
+    }
+
+    /// What a frontend should be, if that was said.
+    pub(super) fn value(&self, at: Socket) -> Option<Frontend> {
+        self.owners.get(&at).and_then(|owner| owner.value)
     }
 
     /// Number of the service port that has a frontend.
@@ -120,14 +133,13 @@ impl Frontends {
         self.owners.get(&at).map(|owner| owner.number)
     }
 
-    /// Operations for the frontends that changed since the last call; `value` tells what those of
-    /// a service port should be. Removals come first: a full table has no room before, and a
-    /// frontend that goes a little earlier hurts nobody.
-    pub(super) fn drain(&mut self, value: impl Fn(u32) -> Option<Frontend>) -> Vec<Op> {
+    /// Operations for the frontends that changed since the last call. Removals come first: a full
+    /// table has no room before, and a frontend that goes a little earlier hurts nobody.
+    pub(super) fn drain(&mut self) -> Vec<Op> {
         let mut ops = Vec::new();
         let mut switched = Vec::new();
         for at in std::mem::take(&mut self.changed) {
-            match self.owner(at).and_then(&value) {
+            match self.value(at) {
                 Some(value) => {
                     if self.told.insert(at, value) != Some(value) {
                         switched.push(Op::Frontend { at, value });

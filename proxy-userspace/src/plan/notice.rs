@@ -1,9 +1,10 @@
 //! What an operator should know about the plan.
 
+use proxy_common::net::Proto;
 use thiserror::Error;
 
-use super::op::Socket;
-use crate::model::{Family, ObjectName, Protocol};
+use super::op::{ProtoName, Socket};
+use crate::model::{Family, ObjectName};
 
 /// Something that is declared and not served, or not served in full.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -32,13 +33,14 @@ pub enum Notice {
     },
     /// No room for some endpoints.
     #[error(
-        "port {port}/{protocol}: {missing} {family} endpoints are left out: all {capacity} slots are in use (--max-endpoints)"
+        "port {port}/{}: {missing} {family} endpoints are left out: all {capacity} slots are in use (--max-endpoints)",
+        ProtoName(*proto)
     )]
     EndpointsFull {
         /// Name of the port.
         port: String,
         /// Protocol of the port.
-        protocol: Protocol,
+        proto: Proto,
         /// Family of the endpoints.
         family: Family,
         /// How many endpoints are left out.
@@ -48,14 +50,15 @@ pub enum Notice {
     },
     /// More endpoints than a Service can have.
     #[error(
-        "port {port}/{protocol}: {missing} {family} endpoints are left out: a Service port has at most {}",
+        "port {port}/{}: {missing} {family} endpoints are left out: a Service port has at most {}",
+        ProtoName(*proto),
         super::MAX_ENDPOINTS
     )]
     TooManyEndpoints {
         /// Name of the port.
         port: String,
         /// Protocol of the port.
-        protocol: Protocol,
+        proto: Proto,
         /// Family of the endpoints.
         family: Family,
         /// How many endpoints are left out.
@@ -63,17 +66,35 @@ pub enum Notice {
     },
     /// No room for a changed set.
     #[error(
-        "port {port}/{protocol}: the former {family} endpoints stay: no room for a set of {len} (--max-endpoints)"
+        "port {port}/{}: the former {family} endpoints stay: no room for a set of {len} (--max-endpoints)",
+        ProtoName(*proto)
     )]
     SetsFull {
         /// Name of the port.
         port: String,
         /// Protocol of the port.
-        protocol: Protocol,
+        proto: Proto,
         /// Family of the endpoints.
         family: Family,
         /// Length of the set that did not fit.
         len: usize,
+    },
+    /// No room for some source ranges.
+    #[error(
+        "port {port}/{}: {missing} {family} source ranges are left out, their clients are kept away: all {capacity} are in use",
+        ProtoName(*proto)
+    )]
+    SourcesFull {
+        /// Name of the port.
+        port: String,
+        /// Protocol of the port.
+        proto: Proto,
+        /// Family of the ranges.
+        family: Family,
+        /// How many ranges are left out.
+        missing: usize,
+        /// How many there can be.
+        capacity: u32,
     },
     /// Numbers ran out.
     #[error("not served: no service port number is left; restart to begin anew")]
@@ -90,6 +111,7 @@ impl Notice {
             Self::EndpointsFull { .. } => "endpoints-full",
             Self::TooManyEndpoints { .. } => "too-many-endpoints",
             Self::SetsFull { .. } => "sets-full",
+            Self::SourcesFull { .. } => "sources-full",
             Self::NumbersEnded => "numbers-ended",
         }
     }
@@ -103,7 +125,10 @@ impl Notice {
     pub(super) const fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::FrontendsFull { .. } | Self::EndpointsFull { .. } | Self::SetsFull { .. }
+            Self::FrontendsFull { .. }
+                | Self::EndpointsFull { .. }
+                | Self::SetsFull { .. }
+                | Self::SourcesFull { .. }
         )
     }
 }

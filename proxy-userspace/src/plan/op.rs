@@ -3,12 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use proxy_common::abi::{EndpointFlags, Frontend, Slot};
+use proxy_common::abi::{Detector, EndpointFlags, Frontend, Slot};
 use proxy_common::net::Proto;
 
-use crate::model::Family;
+use crate::model::{Family, IpNet};
 
-/// An address, port and protocol: a frontend, or the place an endpoint listens at.
+/// An address, port and protocol: a frontend, or the place an endpoint listens at. Port 0 with
+/// `Proto(0)` is the frontend of a whole address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Socket {
     /// Address.
@@ -28,11 +29,24 @@ impl Socket {
 
 impl fmt::Display for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.proto == Proto(0) {
+            return write!(f, "{}", self.addr);
+        }
         let addr = std::net::SocketAddr::new(self.addr, self.port);
-        match self.proto {
-            Proto::TCP => write!(f, "{addr}/TCP"),
-            Proto::UDP => write!(f, "{addr}/UDP"),
-            Proto(number) => write!(f, "{addr}/{number}"),
+        write!(f, "{addr}/{}", ProtoName(self.proto))
+    }
+}
+
+/// The name of a protocol.
+#[derive(Clone, Copy)]
+pub(super) struct ProtoName(pub(super) Proto);
+
+impl fmt::Display for ProtoName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Proto::TCP => f.write_str("TCP"),
+            Proto::UDP => f.write_str("UDP"),
+            Proto(number) => write!(f, "{number}"),
         }
     }
 }
@@ -70,6 +84,25 @@ pub enum Bitmap {
 /// One write to the tables.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
+    /// Says who is inside.
+    Detector {
+        /// What tells.
+        value: Detector,
+    },
+    /// Lets a source range use the frontends of a service port that are filtered.
+    Source {
+        /// Number of the service port.
+        service: u32,
+        /// The range; its address tells the table.
+        range: IpNet,
+    },
+    /// Forgets a source range.
+    SourceGone {
+        /// Number of the service port.
+        service: u32,
+        /// The range.
+        range: IpNet,
+    },
     /// Starts counting the picks of an endpoint slot anew.
     ResetPicks {
         /// Which array.

@@ -1,25 +1,30 @@
 //! Service ports: their numbers, endpoints and sets, and the operations that change them.
 
 mod adopt;
+mod doors;
 mod endpoints;
+mod windows;
 
-use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use proxy_common::abi::{EndpointSet, Frontend, FrontendFlags, Slot};
+use proxy_common::abi::{Detector, Frontend};
+use proxy_common::net::Proto;
 
 use super::bits::Bits;
-use super::desired::{PortKey, Wanted};
+use super::detector::Detection;
 use super::diff::Held;
 use super::family::PerFamily;
-use super::frontends::{Frontends, Refusal};
+use super::frontends::Frontends;
 use super::ids::{Numbers, Slots};
-use super::op::{Bitmap, Op, Socket};
+use super::op::{Bitmap, Op};
 use super::reverse::Reverse;
 use super::sets::{Region, Regions};
+use super::sources::Sources;
+use super::wanted::{PortKey, Wanted, WantedFrontend};
 use super::{Limits, Notice, Summary, Usage};
-use crate::model::{Family, ObjectName, Protocol};
+use crate::model::{Family, ObjectName};
+use windows::{Windows, slots};
 
 /// All service ports and what they share.
 #[derive(Debug)]
@@ -31,9 +36,11 @@ pub(super) struct Ports {
     frontends: Frontends,
     slots: PerFamily<Slots>,
     reverse: PerFamily<Reverse>,
+    sources: PerFamily<Sources>,
     regions: Regions,
     frontend_bits: Bits,
     endpoint_bits: Bits,
+    detection: Detection,
     steps: Steps,
     former: adopt::Former,
 }
@@ -42,12 +49,13 @@ pub(super) struct Ports {
 #[derive(Debug)]
 struct Port {
     key: PortKey,
-    frontends: Vec<Socket>,
+    frontends: Vec<WantedFrontend>,
     /// In order of address and port.
     endpoints: Vec<Held>,
-    region: Region,
-    /// Whether the set in the tables may be another than its endpoints make: it was found so.
-    is_torn: bool,
+    affinity_timeout: u32,
+    windows: Windows,
+    /// Where its frontends of a former run may lead as well.
+    strays: Vec<Region>,
 }
 
 /// Operations that are still to be put in order.
@@ -70,87 +78,54 @@ impl Ports {
             frontends: Frontends::new(limits.frontends),
             slots: PerFamily::new(|| Slots::new(limits.endpoints)),
             reverse: PerFamily::new(|| Reverse::new(limits.reverse)),
+            sources: PerFamily::new(|| Sources::new(limits.sources)),
             regions: Regions::new(limits.set_slots),
             frontend_bits: Bits::new(Bitmap::Frontends),
             endpoint_bits: Bits::new(Bitmap::Endpoints),
+            detection: Detection::default(),
             steps: Steps::default(),
             former: adopt::Former::default(),
         }
     }
 
-    /// Gives up the ports and frontends of a Service that are not wanted any more; returns the
-    /// Services that waited for one of them.
-    pub(super) fn release(&mut self, name: &ObjectName, wanted: &[Wanted]) -> BTreeSet<ObjectName> {
-        let mut heirs = BTreeSet::new();
-        let own: Vec<_> = self
-            .by_service
-            .get(name)
-            .into_iter()
-            .flatten()
-            .map(|(key, number)| (key.clone(), *number))
-            .collect();
-        for (key, number) in own {
-            match wanted.iter().find(|wanted| wanted.key == key) {
-                None => self.end(name, &key, &mut heirs),
-                // UDP flows are held by the generation of their endpoint alone. Those that lead
-                // here must not outlive the frontend, which may be another's tomorrow.
-                Some(wanted)
-                    if key.protocol == Protocol::Udp && self.loses(number, &wanted.frontends) =>
-                {
-                    self.end(name, &key, &mut heirs);
-                }
-                Some(wanted) => self.release_frontends(number, &wanted.frontends, &mut heirs),
-            }
-        }
-        heirs
-    }
-
-    /// Whether a service port has frontends other than these.
-    fn loses(&self, number: u32, wanted: &[Socket]) -> bool {
-        let port = self.by_number.get(&number);
-        port.is_some_and(|port| port.frontends.iter().any(|at| !wanted.contains(at)))
-    }
-
-    fn release_frontends(
+    /// Makes Services anew, and those that waited for something that becomes free by that. Returns
+    /// what is to be said about each of them.
+    pub(super) fn replan(
         &mut self,
-        number: u32,
-        wanted: &[Socket],
-        heirs: &mut BTreeSet<ObjectName>,
-    ) {
-        let Some(port) = self.by_number.get_mut(&number) else {
-            return;
+        dirty: BTreeSet<ObjectName>,
+        wanted: impl Fn(&ObjectName) -> Vec<Wanted>,
+        now: Duration,
+    ) -> BTreeMap<ObjectName, Vec<Notice>> {
+        let with_wanted = |name: ObjectName| {
+            let wanted = wanted(&name);
+            (name, wanted)
         };
-        let (kept, gone): (_, Vec<_>) = port.frontends.iter().partition(|at| wanted.contains(at));
-        port.frontends = kept;
-        for at in gone {
-            heirs.append(&mut self.frontends.release(at));
-            let reverse = self.reverse.of_mut(port.key.family);
-            for endpoint in &port.endpoints {
-                reverse.remove(
-                    port.key.socket(endpoint.addr, endpoint.port),
-                    (at.addr, at.port),
-                );
+        let mut all: BTreeMap<_, _> = dirty.into_iter().map(with_wanted).collect();
+
+        // Everything is released before anything is claimed, so that a frontend can change hands
+        // within one step; those that waited for it are looked at as well.
+        let mut heirs = BTreeSet::new();
+        for (name, wanted) in &all {
+            heirs.append(&mut self.release(name, wanted));
+        }
+        for heir in heirs {
+            all.entry(heir).or_insert_with_key(&wanted);
+        }
+        for (name, wanted) in &all {
+            for wanted in wanted {
+                self.inherit(name, wanted);
             }
         }
+        let program = |(name, wanted)| {
+            let notices = self.program(&name, wanted, now);
+            (name, notices)
+        };
+        all.into_iter().map(program).collect()
     }
 
-    /// Ends a service port; its number is never used again.
-    fn end(&mut self, name: &ObjectName, key: &PortKey, heirs: &mut BTreeSet<ObjectName>) {
-        let Some(number) = self
-            .by_service
-            .get_mut(name)
-            .and_then(|own| own.remove(key))
-        else {
-            return;
-        };
-        if self.by_service.get(name).is_some_and(HashMap::is_empty) {
-            self.by_service.remove(name);
-        }
-        self.release_frontends(number, &[], heirs);
-        if let Some(port) = self.by_number.remove(&number) {
-            self.give_up(&port.endpoints, &port);
-            self.regions.give_up(port.region);
-        }
+    /// Says who is inside.
+    pub(super) const fn detect(&mut self, value: Detector) {
+        self.detection.set(value);
     }
 
     /// Makes the service ports of a Service as wanted, as far as there is room.
@@ -167,7 +142,9 @@ impl Ports {
                 Some(number) if !frontends.is_empty() => {
                     self.set_frontends(number, &wanted.key, frontends);
                     self.keep_former(number, &mut wanted);
-                    self.set_endpoints(number, wanted.endpoints, now, &mut notices);
+                    self.set_endpoints(number, &mut wanted, now, &mut notices);
+                    self.set_sources(number, &wanted, &mut notices);
+                    self.publish(number);
                 }
                 // Whoever waits for its frontends has been told, for there are none.
                 _ => self.end(name, &wanted.key, &mut BTreeSet::new()),
@@ -176,83 +153,25 @@ impl Ports {
         notices
     }
 
-    /// The frontends that a service port can have, and its number, which is fresh if it is new.
-    fn claim(
-        &mut self,
-        name: &ObjectName,
-        wanted: &Wanted,
-        notices: &mut Vec<Notice>,
-    ) -> (Option<u32>, Vec<Socket>) {
-        let own = self.by_service.get(name);
-        let mut number = own.and_then(|own| own.get(&wanted.key)).copied();
-        for &frontend in &wanted.frontends {
-            number = self.inherit(name, &wanted.key, frontend, number);
-        }
-        if let Some(number) = number {
-            self.release_frontends(number, &wanted.frontends, &mut BTreeSet::new());
-        }
-        let mut granted = Vec::with_capacity(wanted.frontends.len());
-        for &frontend in &wanted.frontends {
-            match self.frontends.refusal(frontend, number, name) {
-                Some(Refusal::Taken(owner)) => {
-                    notices.push(Notice::FrontendTaken { frontend, owner });
-                    continue;
-                }
-                Some(Refusal::Full) => {
-                    let capacity = self.limits.frontends;
-                    notices.push(Notice::FrontendsFull { frontend, capacity });
-                    continue;
-                }
-                None => {}
-            }
-            number = number.or_else(|| self.numbers.take());
-            let Some(number) = number else {
-                notices.push(Notice::NumbersEnded);
-                break;
-            };
-            self.frontends.grant(frontend, number, name);
-            granted.push(frontend);
-        }
-        if let Some(number) = number {
-            let own = self.by_service.entry(name.clone()).or_default();
-            own.insert(wanted.key.clone(), number);
-        }
-        (number, granted)
-    }
-
-    fn set_frontends(&mut self, number: u32, key: &PortKey, frontends: Vec<Socket>) {
-        let port = self.by_number.entry(number).or_insert_with(|| Port {
-            key: key.clone(),
-            frontends: Vec::new(),
-            endpoints: Vec::new(),
-            region: Region { base: 0, len: 0 },
-            is_torn: false,
-        });
-        let reverse = self.reverse.of_mut(key.family);
-        for at in frontends.iter().filter(|at| !port.frontends.contains(at)) {
-            self.frontend_bits.set(at.addr);
-            for endpoint in &port.endpoints {
-                reverse.add(key.socket(endpoint.addr, endpoint.port), (at.addr, at.port));
-            }
-        }
-        port.frontends = frontends;
-    }
-
     /// All operations since the last call, in their safe order.
     pub(super) fn drain(&mut self) -> Vec<Op> {
         let steps = std::mem::take(&mut self.steps);
-        let mut ops = steps.records;
+        let (mut sources, mut sources_gone) = self.sources.v4.drain();
+        let (mut of_v6, mut gone_of_v6) = self.sources.v6.drain();
+        sources.append(&mut of_v6);
+        sources_gone.append(&mut gone_of_v6);
+
+        let mut ops: Vec<_> = self.detection.drain().into_iter().collect();
+        ops.extend(sources);
+        ops.extend(steps.records);
         ops.append(&mut self.reverse.v4.drain());
         ops.append(&mut self.reverse.v6.drain());
         ops.extend(self.frontend_bits.drain());
         ops.extend(self.endpoint_bits.drain());
         ops.extend(steps.sets);
-        let ports = &self.by_number;
-        ops.extend(
-            self.frontends
-                .drain(|number| ports.get(&number).map(|port| port.value(number))),
-        );
+        ops.append(&mut self.frontends.drain());
         ops.extend(steps.farewells);
+        ops.extend(sources_gone);
         ops
     }
 
@@ -279,17 +198,17 @@ impl Ports {
                 Bitmap::Endpoints => self.endpoint_bits.op(word),
             }),
             Op::Set { base, .. } => {
-                let owned = |port: &&Port| port.region.len > 0 && port.region.base == base;
-                let (number, port) = self.by_number.iter().find(|(_, port)| owned(port))?;
-                let slots = port.listed().map(|endpoint| Slot {
-                    endpoint,
-                    service: *number,
-                });
-                Some(Op::Set {
-                    base,
-                    slots: slots.collect(),
-                })
+                let slots = self.by_number.iter().find_map(|(number, port)| {
+                    let list = port.windows.at(base)?;
+                    Some(slots(&port.endpoints, list, *number))
+                })?;
+                Some(Op::Set { base, slots })
             }
+            Op::Source { service, range } | Op::SourceGone { service, range } => {
+                let family = Family::of(range.addr());
+                Some(self.sources.of(family).op(service, range))
+            }
+            Op::Detector { .. } => self.detection.op(),
             Op::Frontend { at, .. } | Op::FrontendGone { at } => Some(self.frontends.op(at)),
         }
     }
@@ -299,7 +218,7 @@ impl Ports {
         &self,
         name: &ObjectName,
         key: &PortKey,
-    ) -> Option<(u32, &[Socket], &[Held])> {
+    ) -> Option<(u32, &[WantedFrontend], &[Held])> {
         let number = *self.by_service.get(name)?.get(key)?;
         let port = self.by_number.get(&number)?;
         Some((number, &port.frontends, &port.endpoints))
@@ -323,53 +242,44 @@ impl Ports {
     }
 
     pub(super) fn summary(&self) -> Summary {
+        let ports = self.by_number.values();
         Summary {
             services: self.by_service.len(),
-            frontends: self
-                .by_number
-                .values()
+            // A whole address leads nowhere.
+            frontends: ports
+                .clone()
+                .filter(|port| port.key.proto != Proto(0))
                 .map(|port| port.frontends.len())
                 .sum(),
-            endpoints: self
-                .by_number
-                .values()
-                .map(|port| port.region.len as usize)
-                .sum(),
+            endpoints: ports
+                .flat_map(|port| &port.endpoints)
+                .filter(|held| held.is_listed())
+                .count(),
         }
     }
 }
 
 impl Port {
-    /// The slots that its set lists.
-    fn listed(&self) -> impl Iterator<Item = u32> {
-        listed(&self.endpoints)
+    const fn new(key: PortKey) -> Self {
+        Self {
+            key,
+            frontends: Vec::new(),
+            endpoints: Vec::new(),
+            affinity_timeout: 0,
+            windows: Windows::EMPTY,
+            strays: Vec::new(),
+        }
     }
 
-    const fn value(&self, number: u32) -> Frontend {
-        let set = EndpointSet::new(self.region.base, self.region.len);
+    /// What one of its frontends says.
+    fn value(&self, number: u32, frontend: &WantedFrontend) -> Frontend {
         Frontend {
-            inside: set,
-            outside: set,
+            inside: self.windows.set(frontend.inside),
+            outside: self.windows.set(frontend.outside),
             service: number,
-            flags: FrontendFlags::NONE,
-            affinity_timeout: 0,
+            flags: frontend.flags,
+            affinity_timeout: self.affinity_timeout,
             reserved: [0; 5],
         }
     }
-}
-
-impl PortKey {
-    fn socket(&self, addr: IpAddr, port: u16) -> Socket {
-        Socket {
-            addr,
-            port,
-            proto: self.protocol.into(),
-        }
-    }
-}
-
-/// The slots of those endpoints that a set lists.
-fn listed(endpoints: &[Held]) -> impl Iterator<Item = u32> {
-    let listed = endpoints.iter().filter(|held| held.is_listed());
-    listed.map(|held| held.slot)
 }

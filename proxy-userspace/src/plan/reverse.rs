@@ -1,25 +1,88 @@
 //! The way back from endpoints to frontends, by which a lost flow half is rebuilt.
 //!
 //! An entry outlives its endpoint, as the flows of the endpoint may: it goes only when its place is
-//! needed. Of an endpoint's frontends those in force come first, as many as a record holds.
-//! Endpoints that find no place are served all the same; only a lost reply half of theirs is
-//! rebuilt later, by the client's next packet.
+//! needed. Of an endpoint's frontends those in force come first, as many as a record holds, and of
+//! those the ones that most clients use. Endpoints that find no place are served all the same; only
+//! a lost reply half of theirs is rebuilt later, by the client's next packet.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
+use proxy_common::abi::FrontendFlags;
 use proxy_common::abi::endpoint::FRONTENDS_PER_ENDPOINT;
 
 use super::op::{Op, Socket};
+use super::wanted::WantedFrontend;
 
-type Door = (IpAddr, u16);
+/// A frontend as an endpoint knows it.
+pub(super) type Door = (IpAddr, u16);
 
-/// The frontends of one endpoint: the first `live` of them are in force.
+/// How useful a frontend is among those of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// An address of its own.
+    Own,
+    /// An address of the node, of which there may be many.
+    Node,
+}
+
+/// The frontends of a service port that its endpoints should know, in the same order. Nobody but
+/// the node itself speaks to its loopback addresses, and a whole address leads nowhere.
+pub(super) fn doors(frontends: &[WantedFrontend]) -> impl Iterator<Item = (Rank, Door)> {
+    let useful = frontends
+        .iter()
+        .filter(|frontend| frontend.at.port != 0 && !frontend.at.addr.is_loopback());
+    useful.map(|frontend| {
+        let rank = if frontend.flags.has(FrontendFlags::OWN_ADDRESS) {
+            Rank::Node
+        } else {
+            Rank::Own
+        };
+        (rank, (frontend.at.addr, frontend.at.port))
+    })
+}
+
+/// The frontends of one endpoint.
 #[derive(Debug, Default)]
 struct Doors {
-    doors: Vec<Door>,
-    live: usize,
+    /// Those in force, the most useful first.
+    live: Vec<(Rank, Door)>,
+    /// The others, of which there are no more than there is room for; the latest first.
+    stale: Vec<Door>,
+}
+
+impl Doors {
+    /// What a record shows.
+    fn shown(&self) -> Vec<Door> {
+        let live = self.live.iter().map(|(_, door)| *door);
+        let all = live.chain(self.stale.iter().copied());
+        all.take(FRONTENDS_PER_ENDPOINT).collect()
+    }
+
+    fn add(&mut self, rank: Rank, door: Door) {
+        if self.live.iter().any(|(_, known)| *known == door) {
+            return;
+        }
+        self.stale.retain(|known| *known != door);
+        let at = self.live.partition_point(|(known, _)| *known <= rank);
+        self.live.insert(at, (rank, door));
+        self.trim();
+    }
+
+    fn remove(&mut self, door: Door) {
+        if let Some(at) = self.live.iter().position(|(_, known)| *known == door) {
+            self.live.remove(at);
+            self.stale.insert(0, door);
+            self.trim();
+        }
+    }
+
+    /// One too many that is out of force has no use.
+    fn trim(&mut self) {
+        let room = FRONTENDS_PER_ENDPOINT.saturating_sub(self.live.len());
+        self.stale.truncate(room);
+    }
 }
 
 #[derive(Debug)]
@@ -45,35 +108,40 @@ impl Reverse {
     pub(super) fn adopt(
         &mut self,
         table: Vec<(Socket, Vec<Door>)>,
-        mut live: HashMap<Socket, Vec<Door>>,
+        mut live: HashMap<Socket, Vec<(Rank, Door)>>,
     ) {
         for (endpoint, known) in table {
-            let in_force = live.remove(&endpoint).unwrap_or_default();
-            let (mut doors, rest): (Vec<_>, Vec<_>) =
-                known.iter().partition(|door| in_force.contains(door));
-            let new = in_force.into_iter().filter(|door| !known.contains(door));
-            doors.extend(new);
-            let live = doors.len();
-            doors.extend(rest);
-            doors.truncate(live.max(FRONTENDS_PER_ENDPOINT));
-            let mut shown = doors.iter().take(FRONTENDS_PER_ENDPOINT);
-            if !shown.all(|door| known.contains(door)) {
-                self.changed.insert(endpoint);
+            let mut in_force = live.remove(&endpoint).unwrap_or_default();
+            // Of those that are equally useful the ones that stand there stay.
+            in_force.sort_by_key(|(rank, door)| {
+                let place = known.iter().position(|known| known == door);
+                (*rank, place.unwrap_or(usize::MAX))
+            });
+            let is_stale = |door: &Door| !in_force.iter().any(|(_, other)| other == door);
+            let stale = known.iter().copied().filter(is_stale).collect();
+            let mut doors = Doors::default();
+            for (rank, door) in in_force {
+                doors.add(rank, door);
             }
-            if live == 0 {
+            doors.stale = stale;
+            doors.trim();
+            if doors.live.is_empty() {
                 self.stale.push_back(endpoint);
             }
-            self.entries.insert(endpoint, Doors { doors, live });
+            if is_other(&known, &doors.shown()) {
+                self.changed.insert(endpoint);
+            }
+            self.entries.insert(endpoint, doors);
         }
         for (endpoint, doors) in live {
-            for door in doors {
-                self.add(endpoint, door);
+            for (rank, door) in doors {
+                self.add(endpoint, rank, door);
             }
         }
     }
 
-    /// Notes that `frontend` leads to `endpoint`, if there is a place for it.
-    pub(super) fn add(&mut self, endpoint: Socket, frontend: Door) {
+    /// Notes that a frontend leads to `endpoint`, if there is a place for it.
+    pub(super) fn add(&mut self, endpoint: Socket, rank: Rank, frontend: Door) {
         if self.entries.len() >= self.capacity && !self.entries.contains_key(&endpoint) {
             self.evict();
             if self.entries.len() >= self.capacity {
@@ -81,41 +149,27 @@ impl Reverse {
             }
         }
         let entry = self.entries.entry(endpoint).or_default();
-        let known = entry.doors.iter().position(|door| *door == frontend);
-        if known.is_some_and(|at| at < entry.live) {
-            return;
+        let before = entry.shown();
+        entry.add(rank, frontend);
+        if is_other(&before, &entry.shown()) {
+            self.changed.insert(endpoint);
         }
-        if let Some(at) = known {
-            entry.doors.remove(at);
-        }
-        entry.doors.insert(entry.live, frontend);
-        entry.live += 1;
-        // One too many that is out of force has no use.
-        entry.doors.truncate(entry.live.max(FRONTENDS_PER_ENDPOINT));
-        self.changed.insert(endpoint);
     }
 
-    /// Notes that `frontend` leads to `endpoint` no more.
+    /// Notes that a frontend leads to `endpoint` no more.
     pub(super) fn remove(&mut self, endpoint: Socket, frontend: Door) {
         let Some(entry) = self.entries.get_mut(&endpoint) else {
             return;
         };
-        let Some(at) = entry.doors.iter().position(|door| *door == frontend) else {
-            return;
-        };
-        if at >= entry.live {
+        if entry.live.is_empty() {
             return;
         }
-        let is_crowded = entry.doors.len() > FRONTENDS_PER_ENDPOINT;
-        let door = entry.doors.remove(at);
-        entry.live -= 1;
-        entry.doors.insert(entry.live, door);
-        entry.doors.truncate(entry.live.max(FRONTENDS_PER_ENDPOINT));
-        if entry.live == 0 {
+        let before = entry.shown();
+        entry.remove(frontend);
+        if entry.live.is_empty() {
             self.stale.push_back(endpoint);
         }
-        // The order among those that fit says nothing to the data path.
-        if is_crowded {
+        if is_other(&before, &entry.shown()) {
             self.changed.insert(endpoint);
         }
     }
@@ -123,7 +177,7 @@ impl Reverse {
     fn evict(&mut self) {
         while let Some(oldest) = self.stale.pop_front() {
             if let Entry::Occupied(entry) = self.entries.entry(oldest)
-                && entry.get().live == 0
+                && entry.get().live.is_empty()
             {
                 entry.remove();
                 self.changed.insert(oldest);
@@ -146,16 +200,18 @@ impl Reverse {
     /// What an entry should be.
     pub(super) fn op(&self, endpoint: Socket) -> Op {
         match self.entries.get(&endpoint) {
-            Some(entry) => {
-                let frontends = entry.doors.iter().take(FRONTENDS_PER_ENDPOINT);
-                Op::Reverse {
-                    endpoint,
-                    frontends: frontends.copied().collect(),
-                }
-            }
+            Some(entry) => Op::Reverse {
+                endpoint,
+                frontends: entry.shown(),
+            },
             None => Op::ReverseGone { endpoint },
         }
     }
+}
+
+/// Whether two records differ. The order says nothing to the data path.
+fn is_other(before: &[Door], after: &[Door]) -> bool {
+    before.len() != after.len() || after.iter().any(|door| !before.contains(door))
 }
 
 #[cfg(test)]
@@ -186,14 +242,14 @@ mod tests {
     #[test]
     fn an_entry_outlives_its_endpoint_until_its_place_is_needed() {
         let mut reverse = Reverse::new(2);
-        reverse.add(endpoint(1), door(1));
-        reverse.add(endpoint(2), door(1));
+        reverse.add(endpoint(1), Rank::Own, door(1));
+        reverse.add(endpoint(2), Rank::Own, door(1));
         reverse.drain();
         reverse.remove(endpoint(1), door(1));
         assert_eq!(Vec::<Op>::new(), reverse.drain());
         assert_eq!([door(1)], *doors(&reverse, endpoint(1)));
 
-        reverse.add(endpoint(3), door(1));
+        reverse.add(endpoint(3), Rank::Own, door(1));
         let ops = reverse.drain();
         assert_eq!(
             Op::ReverseGone {
@@ -207,12 +263,12 @@ mod tests {
     #[test]
     fn an_entry_in_force_again_is_not_evicted() {
         let mut reverse = Reverse::new(2);
-        reverse.add(endpoint(1), door(1));
+        reverse.add(endpoint(1), Rank::Own, door(1));
         reverse.remove(endpoint(1), door(1));
-        reverse.add(endpoint(1), door(1));
-        reverse.add(endpoint(2), door(1));
+        reverse.add(endpoint(1), Rank::Own, door(1));
+        reverse.add(endpoint(2), Rank::Own, door(1));
         reverse.remove(endpoint(2), door(1));
-        reverse.add(endpoint(3), door(1));
+        reverse.add(endpoint(3), Rank::Own, door(1));
         assert_eq!([door(1)], *doors(&reverse, endpoint(1)));
         assert!(doors(&reverse, endpoint(2)).is_empty());
     }
@@ -221,7 +277,7 @@ mod tests {
     fn entries_in_force_are_never_displaced() {
         let mut reverse = Reverse::new(2);
         for last in 1..4 {
-            reverse.add(endpoint(last), door(1));
+            reverse.add(endpoint(last), Rank::Own, door(1));
         }
         assert_eq!(
             [1, 1, 0],
@@ -234,7 +290,7 @@ mod tests {
     fn frontends_in_force_displace_the_others() {
         let mut reverse = Reverse::new(2);
         for last in 0..10 {
-            reverse.add(endpoint(1), door(last));
+            reverse.add(endpoint(1), Rank::Own, door(last));
         }
         assert_eq!(8, doors(&reverse, endpoint(1)).len());
         for last in 0..9 {
@@ -242,7 +298,68 @@ mod tests {
         }
         assert_eq!(door(9), doors(&reverse, endpoint(1))[0]);
         assert_eq!(8, doors(&reverse, endpoint(1)).len());
-        reverse.add(endpoint(1), door(20));
+        reverse.add(endpoint(1), Rank::Own, door(20));
         assert_eq!([door(9), door(20)], doors(&reverse, endpoint(1))[..2]);
+    }
+
+    #[test]
+    fn addresses_of_nodes_give_way_and_come_back() {
+        let mut reverse = Reverse::new(2);
+        for last in 10..20 {
+            reverse.add(endpoint(1), Rank::Node, door(last));
+        }
+        reverse.add(endpoint(1), Rank::Own, door(1));
+        let expected: Vec<_> = [1].into_iter().chain(10..17).map(door).collect();
+        assert_eq!(expected, doors(&reverse, endpoint(1)));
+        reverse.drain();
+        // One that is not shown changes nothing.
+        reverse.remove(endpoint(1), door(19));
+        assert_eq!(Vec::<Op>::new(), reverse.drain());
+        reverse.remove(endpoint(1), door(10));
+        assert_eq!(1, reverse.drain().len());
+        let expected: Vec<_> = [1].into_iter().chain(11..18).map(door).collect();
+        assert_eq!(expected, doors(&reverse, endpoint(1)));
+    }
+
+    #[test]
+    fn what_is_shown_of_too_many_stays_over_a_restart() {
+        let mut reverse = Reverse::new(2);
+        let all: Vec<_> = (0..12)
+            .map(|last| {
+                (
+                    if last % 3 == 0 { Rank::Own } else { Rank::Node },
+                    door(last),
+                )
+            })
+            .collect();
+        for (rank, door) in all.iter().rev() {
+            reverse.add(endpoint(1), *rank, *door);
+        }
+        let table = vec![(endpoint(1), doors(&reverse, endpoint(1)))];
+        let mut again = Reverse::new(2);
+        again.adopt(table, HashMap::from([(endpoint(1), all)]));
+        assert_eq!(Vec::<Op>::new(), again.drain());
+    }
+
+    #[test]
+    fn loopback_and_whole_addresses_are_no_way_back() {
+        let frontend = |addr: &str, port| WantedFrontend {
+            at: Socket {
+                addr: addr.parse().unwrap(),
+                port,
+                proto: Proto::TCP,
+            },
+            flags: FrontendFlags::OWN_ADDRESS,
+            inside: super::super::wanted::List::Cluster,
+            outside: super::super::wanted::List::Cluster,
+        };
+        let all = [
+            frontend("127.0.0.1", 30080),
+            frontend("10.0.0.1", 30080),
+            frontend("10.96.0.1", 0),
+            frontend("::1", 30080),
+        ];
+        let found: Vec<_> = super::doors(&all).map(|(_, door)| door.0).collect();
+        assert_eq!([IpAddr::from([10, 0, 0, 1])], *found);
     }
 }

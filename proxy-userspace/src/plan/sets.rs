@@ -4,13 +4,35 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use proxy_common::abi::EndpointSet;
+
 use super::GRACE;
 
 /// Consecutive elements of the set array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Region {
     pub(super) base: u32,
     pub(super) len: u32,
+}
+
+impl Region {
+    /// Where an empty set stands.
+    pub(super) const EMPTY: Self = Self { base: 0, len: 0 };
+}
+
+impl From<EndpointSet> for Region {
+    fn from(set: EndpointSet) -> Self {
+        Self {
+            base: set.base(),
+            len: set.count(),
+        }
+    }
+}
+
+impl From<Region> for EndpointSet {
+    fn from(region: Region) -> Self {
+        Self::new(region.base, region.len)
+    }
 }
 
 /// The free and the resting parts of the set array.
@@ -75,6 +97,11 @@ impl Regions {
             len: end - wanted,
         });
         true
+    }
+
+    /// Takes back a region that no table has heard of.
+    pub(super) fn put_back(&mut self, region: Region) {
+        self.insert(region);
     }
 
     /// Ends the use of a region.

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
-use proxy_common::abi::{Frontend, Slot};
+use proxy_common::abi::{Detector, Frontend, Slot};
 
 use super::op::{Record, Socket};
+use crate::model::IpNet;
 
 /// What the tables hold.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,10 @@ pub struct Snapshot {
     pub sets: Vec<Slot>,
     /// The frontends of endpoints.
     pub reverse: Vec<(Socket, Vec<(IpAddr, u16)>)>,
+    /// Source ranges, with the numbers of the service ports that they belong to.
+    pub sources: Vec<(u32, IpNet)>,
+    /// Who is inside.
+    pub detector: Option<Detector>,
     /// Words of the bitmap of frontends.
     pub frontend_bits: Vec<u64>,
     /// Words of the bitmap of endpoints.
@@ -38,7 +43,8 @@ impl Snapshot {
         let frontends = self.frontends.iter().map(|(_, value)| value.service);
         let records = self.records.iter().map(|(_, record)| record.service);
         let slots = self.sets.iter().map(|slot| slot.service);
-        let largest = frontends.chain(records).chain(slots).max();
+        let sources = self.sources.iter().map(|(service, _)| *service);
+        let largest = frontends.chain(records).chain(slots).chain(sources).max();
         largest.unwrap_or_default().saturating_add(1)
     }
 }

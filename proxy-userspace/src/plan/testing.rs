@@ -1,16 +1,18 @@
 //! Builders and a table model for the tests of the plan.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use proxy_common::abi::bits::{WORDS, bit_of, socket_bit_of};
-use proxy_common::abi::{EndpointFlags, Frontend, Slot};
+use proxy_common::abi::{
+    Detector, EndpointFlags, EndpointSet, Frontend, FrontendFlags, Origin, Slot,
+};
 use proxy_common::net::{Ip4, Ip6, Port};
 
 use super::{Bitmap, Op, Record, Snapshot, Socket};
 use crate::model::{
-    Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort, SlicePort,
+    Endpoint, EndpointSlice, Family, IpNet, ObjectName, Protocol, Service, ServicePort, SlicePort,
 };
 
 pub(super) fn service(name: &str, ip: &str, ports: &[(&str, Protocol, u16)]) -> Service {
@@ -71,7 +73,12 @@ pub(super) struct Tables {
     pub(super) sets: HashMap<u32, Slot>,
     pub(super) reverse: HashMap<Socket, Vec<(IpAddr, u16)>>,
     pub(super) bits: HashMap<(Bitmap, u32), u64>,
+    pub(super) sources: HashSet<(u32, IpNet)>,
+    pub(super) detector: Option<Detector>,
 }
+
+/// Where packets come from that can be told apart by their sets.
+pub(super) const ORIGINS: [Origin; 2] = [Origin::Inside, Origin::Outside];
 
 /// What a reader finds behind a slot of a frontend's set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +88,9 @@ pub(super) enum Found {
         port: u16,
         slot: u32,
         generation: u32,
+        /// Whether its record says that it is in a set as this: a client may be sent there for
+        /// having been sent there before.
+        is_remembered: bool,
     },
     /// The slot, or the record it names, belongs to another service port or is dead: the reader
     /// looks the frontend up again.
@@ -91,6 +101,14 @@ impl Tables {
     pub(super) fn apply(&mut self, op: &Op) {
         match op.clone() {
             Op::ResetPicks { .. } => {}
+            Op::Detector { value } => self.detector = Some(value),
+            Op::Source { service, range } => {
+                assert_eq!(range.trunc(), range);
+                assert!(self.sources.insert((service, range)), "{service} {range}");
+            }
+            Op::SourceGone { service, range } => {
+                assert!(self.sources.remove(&(service, range)), "{service} {range}");
+            }
             Op::Endpoint { slot, record } => {
                 self.records.insert((Family::of(record.addr), slot), record);
             }
@@ -127,20 +145,20 @@ impl Tables {
         }
     }
 
-    /// What a reader that holds this value of a frontend finds now.
-    pub(super) fn read(&self, family: Family, value: Frontend) -> Vec<Found> {
-        assert_eq!(value.inside, value.outside);
-        let set = value.inside;
+    /// What a reader that holds this value of a frontend finds now, for packets of this origin.
+    pub(super) fn read(&self, family: Family, value: Frontend, origin: Origin) -> Vec<Found> {
+        let set = value.set(origin);
         (set.base()..set.base() + set.count())
-            .map(|at| self.found(family, value.service, at))
+            .map(|at| self.found(family, value, at, origin))
             .collect()
     }
 
-    fn found(&self, family: Family, service: u32, at: u32) -> Found {
+    fn found(&self, family: Family, value: Frontend, at: u32, origin: Origin) -> Found {
         let slot = self.sets[&at];
         let Some(record) = self.records.get(&(family, slot.endpoint)) else {
             return Found::Mismatch;
         };
+        let service = value.service;
         let is_mine = slot.service == service && record.service == service;
         if !is_mine || !record.flags.has(EndpointFlags::ALIVE) {
             return Found::Mismatch;
@@ -150,23 +168,55 @@ impl Tables {
             port: record.port,
             slot: slot.endpoint,
             generation: record.generation,
+            is_remembered: record.flags.has(listing(value.flags, origin)),
         }
     }
 
-    /// The endpoints a client can reach at a frontend now.
-    pub(super) fn reachable(&self, at: Socket) -> Option<BTreeSet<(IpAddr, u16)>> {
+    /// The endpoints a client of this origin can reach at a frontend now.
+    pub(super) fn reachable_from(
+        &self,
+        at: Socket,
+        origin: Origin,
+    ) -> Option<BTreeSet<(IpAddr, u16)>> {
         let value = *self.frontends.get(&at)?;
-        let found = self.read(at.family(), value);
+        let found = self.read(at.family(), value, origin);
         let count = found.len();
         let all: BTreeSet<_> = found
             .into_iter()
             .map(|found| match found {
-                Found::Endpoint { addr, port, .. } => (addr, port),
+                Found::Endpoint {
+                    addr,
+                    port,
+                    is_remembered,
+                    ..
+                } => {
+                    assert!(is_remembered, "{at} lists {addr}, whose record denies it");
+                    (addr, port)
+                }
                 Found::Mismatch => panic!("{at} leads to a foreign or dead endpoint"),
             })
             .collect();
         assert_eq!(count, all.len(), "{at} lists an endpoint twice");
         Some(all)
+    }
+
+    /// The endpoints any client can reach at a frontend now.
+    pub(super) fn reachable(&self, at: Socket) -> Option<BTreeSet<(IpAddr, u16)>> {
+        let [inside, outside] = ORIGINS.map(|origin| self.reachable_from(at, origin));
+        assert_eq!(inside, outside);
+        inside
+    }
+
+    /// The source ranges of a service port.
+    pub(super) fn sources(&self, service: u32) -> BTreeSet<IpNet> {
+        let own = self.sources.iter().filter(|(owner, _)| *owner == service);
+        own.map(|(_, range)| *range).collect()
+    }
+
+    /// Where the sets of a frontend stand.
+    pub(super) fn sets(&self, at: Socket) -> [EndpointSet; 2] {
+        let value = self.frontends[&at];
+        [value.inside, value.outside]
     }
 
     /// What a controller reads that starts now.
@@ -194,6 +244,8 @@ impl Tables {
                 .map(|at| self.sets.get(&at).copied().unwrap_or(unused))
                 .collect(),
             reverse: self.reverse.clone().into_iter().collect(),
+            sources: self.sources.iter().copied().collect(),
+            detector: self.detector,
             frontend_bits: words(Bitmap::Frontends),
             endpoint_bits: words(Bitmap::Endpoints),
         }
@@ -221,5 +273,14 @@ impl Tables {
         self.bits
             .get(&(bitmap, word))
             .is_some_and(|value| value & mask != 0)
+    }
+}
+
+/// What the records of endpoints say that packets of this origin may be given to.
+const fn listing(flags: FrontendFlags, origin: Origin) -> EndpointFlags {
+    if flags.has(FrontendFlags::local(origin)) {
+        EndpointFlags::IN_LOCAL_SET
+    } else {
+        EndpointFlags::IN_CLUSTER_SET
     }
 }

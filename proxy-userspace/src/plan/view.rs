@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::desired::{PortKey, merged};
+use super::desired::merged;
 use super::op::Socket;
 use super::ports::Ports;
+use super::wanted::PortKey;
 use crate::model::{Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort};
 
 /// A Service as it is planned.
@@ -121,7 +122,7 @@ fn view(
 ) -> PortView {
     let key = PortKey {
         name: Arc::clone(&port.name),
-        protocol: port.protocol,
+        proto: port.protocol.into(),
         family,
     };
     let named = merged(port, family, slices).into_iter();
@@ -150,7 +151,7 @@ fn view(
     };
     if let Some((number, frontends, held)) = planned.planned(&service.name, &key) {
         view.number = Some(number);
-        view.frontends = frontends.to_vec();
+        view.frontends = frontends.iter().map(|own| own.at).collect();
         for held in held {
             let entry = endpoints.entry((held.addr, held.port));
             let endpoint = entry.or_insert_with(|| EndpointView {

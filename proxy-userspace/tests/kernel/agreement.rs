@@ -1,6 +1,10 @@
 //! Kernel and host say the same of every packet, and leave the same tables behind.
 
-use proxy_common::abi::{Settings, Tier, V4, V6};
+use std::net::Ipv4Addr;
+
+use proxy_common::abi::{
+    Empty, EndpointFlags, EndpointSet, Frontend, FrontendFlags, Origin, Settings, Tier, V4, V6,
+};
 use proxy_common::datapath::memory::{
     FamilyMaps, Fib, MemoryPacket, MemoryRoom, MemoryTables, Stored,
 };
@@ -8,13 +12,13 @@ use proxy_common::datapath::{Seat, Verdict, egress, ingress, port_ingress};
 use proxy_common::net::{Proto, eth};
 
 use super::generate::Packets;
-use super::object::{Object, Run};
+use super::object::{MARKED, Object, Run};
 use super::ports::{self, PORT, PORT_MAC};
 use super::{is_emulated, is_long, is_root};
-use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
+use proxy_common::datapath::memory::world::{World, client_addr, endpoint_addr, vip};
 
 /// Two families, both protocols, sets of 0, 1, 2, 3, 10, 14 endpoints, endpoints shared by
-/// Services; time and draws as the test sets them.
+/// Services; every property that a frontend may have; time and draws as the test sets them.
 pub(super) fn mixed_world(cascade_limit: u32) -> World {
     let mut settings = Settings::with_hz(250);
     settings.test_sources = 1;
@@ -31,8 +35,73 @@ pub(super) fn mixed_world(cascade_limit: u32) -> World {
             world.service((vip(is_v6, n), 53), Proto::UDP, &endpoints(5353));
             world.service((vip(is_v6, n), 53), Proto::TCP, &endpoints(5353));
         }
+        diversify(&mut world, is_v6);
     }
+    // The second and third client; endpoints are elsewhere.
+    world.detect(
+        (Ipv4Addr::new(10, 244, 1, 2), 31),
+        ("fd00:10:244:1::2".parse().unwrap(), 127),
+    );
     world
+}
+
+/// Gives the frontends properties of their own, and endpoints places.
+fn diversify(world: &mut World, is_v6: bool) {
+    for id in (1..=14).filter(|id| id % 3 == 0) {
+        world.flag(endpoint_addr(is_v6, id), |flags| {
+            *flags = flags
+                .with(EndpointFlags::LOCAL)
+                .with(EndpointFlags::IN_LOCAL_SET);
+        });
+    }
+    let [inside, outside] = [Origin::Inside, Origin::Outside];
+    for (port, proto) in [(80, Proto::TCP), (53, Proto::UDP), (53, Proto::TCP)] {
+        let mut change = |n, change: &dyn Fn(&mut Frontend)| {
+            world.change((vip(is_v6, n), port), proto, change);
+        };
+        change(2, &|frontend| {
+            frontend.flags = FrontendFlags::masquerade(outside);
+            frontend.affinity_timeout = 2;
+        });
+        change(3, &|frontend| {
+            frontend.flags = FrontendFlags::masquerade(inside).with(FrontendFlags::FILTERED);
+        });
+        change(4, &|frontend| frontend.affinity_timeout = 60);
+        // Outside, only the third endpoint is near.
+        change(5, &|frontend| {
+            frontend.outside = EndpointSet::new(frontend.inside.base() + 2, 1);
+            frontend.flags = FrontendFlags::local(outside).with(FrontendFlags::masquerade(inside));
+            frontend.affinity_timeout = 10_800;
+        });
+        let elsewhere = if proto == Proto::UDP {
+            Empty::Pass
+        } else {
+            Empty::Drop
+        };
+        change(6, &|frontend| {
+            frontend.flags = FrontendFlags::if_empty(outside, Empty::Reject)
+                .with(FrontendFlags::if_empty(inside, elsewhere));
+        });
+    }
+    let (first, second) = (client_addr(is_v6, 1), client_addr(is_v6, 2));
+    let mut third = 0;
+    world.change((vip(is_v6, 3), 53), Proto::UDP, |frontend| {
+        third = frontend.service
+    });
+    let bits = if is_v6 { 128 } else { 32 };
+    world.source(third, first, bits);
+    world.source(third, second, bits - 1);
+    // The next service port, the same over TCP.
+    world.source(third + 1, first, bits - 8);
+    world.whole(
+        vip(is_v6, 1),
+        FrontendFlags::if_empty(outside, Empty::Reject),
+    );
+    world.whole(
+        vip(is_v6, 7),
+        FrontendFlags::if_empty(inside, Empty::Reject)
+            .with(FrontendFlags::if_empty(outside, Empty::Pass)),
+    );
 }
 
 /// Where packets come in: the loopback device of the test run, or a port of a bridge.
@@ -52,6 +121,7 @@ fn on_host(tables: &mut MemoryTables, name: &str, bytes: &[u8], place: &Place) -
             .seen_by(place.mac)
             .at(place.device, &place.fib)
     };
+    packet = packet.marked(MARKED);
     let room = &mut MemoryRoom::default();
     let verdict = match name {
         "tc_in" => ingress(&mut packet, tables, room, eth::LEN),
@@ -68,12 +138,15 @@ fn on_host(tables: &mut MemoryTables, name: &str, bytes: &[u8], place: &Place) -
             -1
         },
         bytes: packet.bytes().to_vec(),
+        mark: packet.mark_of(),
     }
 }
 
 fn assert_same_tables(object: &mut Object, tables: &MemoryTables) {
     assert_eq!(tables.counters, object.counters());
     assert!(tables.traces == object.traces(), "the traces differ");
+    assert_eq!(tables.v4.affinity, object.affinity::<V4>());
+    assert_eq!(tables.v6.affinity, object.affinity::<V6>());
     for tier in [Tier::Established, Tier::HalfOpen] {
         assert_eq!(*tables.v4.tier(tier), object.flows::<V4>(tier), "{tier:?}");
         assert_eq!(*tables.v6.tier(tier), object.flows::<V6>(tier), "{tier:?}");
@@ -83,6 +156,7 @@ fn assert_same_tables(object: &mut Object, tables: &MemoryTables) {
 /// Returns how many packets were refused by the kernel's test run, passed, rewritten and dropped.
 fn compare(seed: u64, count: u32, cascade_limit: u32) -> [u32; 4] {
     let mut world = mixed_world(cascade_limit);
+    world.tables.settings.hairpin_anywhere = u32::from(cascade_limit > 2);
     let tables = &mut world.tables;
     let mut object = Object::load(tables.settings);
     object.write(tables);
@@ -229,7 +303,10 @@ fn compare_at_port(program: &'static str, seed: u64, count: u32) -> [u32; 3] {
     let networks = [("10.244.0.0", 16), ("fd00:10:244::", 48)];
     let networks = networks.map(|(addr, len)| (addr.parse().unwrap(), len));
     // The generator's frames are for it, now and then for somebody else.
-    let device = ports::device(networks, [0; 6]);
+    let mut device = ports::device(networks, [0; 6]);
+    // At one of the two ports, what comes in is from pods.
+    device.inside = u16::from(program == "tc_in_port");
+    tables.detector.by_device = 1;
     tables.devices.insert(PORT, device);
     let mut object = Object::load_all(tables.settings);
     object.device = Some(PORT);

@@ -12,7 +12,7 @@ use proxy_common::datapath::memory::world::{World, client_addr, endpoint_addr, v
 use proxy_common::net::Proto;
 
 use super::is_root;
-use super::object::{Object, Run};
+use super::object::{MARKED, Object, Run};
 
 /// An address and a port.
 type Peer = (IpAddr, u16);
@@ -125,6 +125,7 @@ impl Golden {
         let expected = Run {
             action: -1,
             bytes: packet(form, after.0, after.1),
+            mark: MARKED,
         };
         assert_eq!(expected, run, "{form:?} {before:?} at {program}");
     }

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap as Table;
 
+use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
 use kube_lottery::dataplane::{LogLevel, Plain, Sweeper};
 use proxy_common::abi::settings::TestSources;
-use proxy_common::abi::{Counter, Family, Settings, Tier};
+use proxy_common::abi::{Affinity, Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 
 pub(super) use kube_lottery::dataplane::load::PROGRAMS;
@@ -32,15 +33,20 @@ pub(super) struct Object {
     pub(super) device: Option<u32>,
 }
 
-/// Size of a `struct __sk_buff`, and the offset of its field `ifindex`, in bytes.
+/// Size of a `struct __sk_buff`, and the offsets of its fields `mark` and `ifindex`, in bytes.
 const CONTEXT: usize = 192;
+const MARK: usize = 8;
 const IFINDEX: usize = 40;
+
+/// A mark that packets have before programs see them: its bits are none of ours.
+pub(super) const MARKED: u32 = 0x0f00_0001;
 
 /// What a run of a program did.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) action: i32,
     pub(super) bytes: Vec<u8>,
+    pub(super) mark: u32,
 }
 
 impl Object {
@@ -98,7 +104,9 @@ impl Object {
         options.data_in = Some(packet);
         options.data_out = Some(&mut out);
         let context = self.context();
-        options.ctx_in = context.as_ref().map(<[u8; _]>::as_slice);
+        let mut context_out = [0; CONTEXT];
+        options.ctx_in = Some(&context);
+        options.ctx_out = Some(&mut context_out);
         let result = self
             .program(name)
             .test_run(options)
@@ -107,15 +115,18 @@ impl Object {
         Ok(Run {
             action: result.return_value as i32,
             bytes: out,
+            mark: bytemuck::pod_read_unaligned(&context_out[MARK..MARK + 4]),
         })
     }
 
-    /// A `struct __sk_buff` that names the device.
-    pub(super) fn context(&self) -> Option<[u8; CONTEXT]> {
-        let device = self.device?;
+    /// A `struct __sk_buff` that names the device and has a mark.
+    pub(super) fn context(&self) -> [u8; CONTEXT] {
         let mut context = [0; CONTEXT];
-        context[IFINDEX..IFINDEX + 4].copy_from_slice(&device.to_ne_bytes());
-        Some(context)
+        context[MARK..MARK + 4].copy_from_slice(&MARKED.to_ne_bytes());
+        if let Some(device) = self.device {
+            context[IFINDEX..IFINDEX + 4].copy_from_slice(&device.to_ne_bytes());
+        }
+        context
     }
 
     /// Runs a program once and returns only what it said.
@@ -183,6 +194,9 @@ impl Object {
         for (index, device) in &tables.devices {
             devices.insert(Plain(*index), Plain(*device), 0).unwrap();
         }
+        self.array("DETECTOR")
+            .set(0, Plain(tables.detector), 0)
+            .unwrap();
         self.write_family("4", &tables.v4);
         self.write_family("6", &tables.v6);
     }
@@ -200,6 +214,13 @@ impl Object {
         for (key, value) in &maps.reverse {
             reverse.insert(Plain(*key), Plain(*value), 0).unwrap();
         }
+        let sources = self.ebpf.map_mut(&format!("SOURCES{suffix}")).unwrap();
+        let mut sources: LpmTrie<&mut MapData, Plain<F::Source>, u32> = sources.try_into().unwrap();
+        for (bits, range) in &maps.sources {
+            sources
+                .insert(&Key::new(*bits, Plain(*range)), 1, 0)
+                .unwrap();
+        }
     }
 
     /// The flow map of a tier.
@@ -213,6 +234,15 @@ impl Object {
             (Tier::HalfOpen | Tier::Renewal, false) => "HALF4",
             (Tier::HalfOpen | Tier::Renewal, true) => "HALF6",
         })
+    }
+
+    /// What clients had last.
+    pub(super) fn affinity<F: Stored>(&mut self) -> Table<F::AffinityKey, Affinity> {
+        let name = if F::IS_V6 { "AFFINITY6" } else { "AFFINITY4" };
+        let map = self.hash::<F::AffinityKey, Affinity>(name);
+        map.iter()
+            .map(|entry| entry.map(|(key, value)| (key.0, value.0)).unwrap())
+            .collect()
     }
 
     /// Removes a flow half.

@@ -22,6 +22,7 @@ fn path(endpoint: [u8; 4]) -> Path<V4> {
         service: 7,
         slot: 9,
         generation: 3,
+        flags: FlowFlags::NONE,
         hop: Hop::UNKNOWN,
     }
 }
@@ -114,7 +115,31 @@ fn what_is_being_renewed_stands_under_a_key_of_its_own() {
 }
 
 #[test]
-fn only_a_flow_to_oneself_is_hairpin() {
-    assert!(path([10, 244, 1, 2]).is_hairpin());
-    assert!(!path([10, 244, 2, 2]).is_hairpin());
+fn what_was_decided_of_a_flow_is_in_every_half() {
+    for flags in [FlowFlags::NONE, FlowFlags::HAIRPIN, FlowFlags::MASQUERADE] {
+        let path = Path {
+            flags,
+            ..path([10, 244, 2, 2])
+        };
+        for kind in [Kind::DNAT, Kind::UNDNAT, Kind::SNAT, Kind::UNSNAT] {
+            let marks = path.half(kind, PAST).state.marks;
+            assert_eq!((kind, flags), (marks.kind(), marks.flags()));
+        }
+    }
+}
+
+/// Across a bridge, the endpoint would answer to the client itself.
+#[test]
+fn a_masqueraded_flow_takes_no_way_across_a_bridge_even_if_rebuilt() {
+    let path = Path {
+        flags: FlowFlags::MASQUERADE,
+        ..path([10, 244, 2, 2])
+    };
+    let (key, half) = (
+        path.key(Tier::HalfOpen, Kind::UNDNAT),
+        path.half(Kind::UNDNAT, PAST),
+    );
+    let mut back = Path::<V4>::empty();
+    back.read_reverse(&key, &half);
+    assert_eq!(Hop::ELSEWHERE, back.hop);
 }

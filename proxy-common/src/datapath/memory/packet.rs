@@ -18,6 +18,7 @@ pub struct MemoryPacket {
     vlan: u16,
     is_for_other_host: bool,
     device: u32,
+    mark: u32,
     fib: Fib,
 }
 
@@ -36,6 +37,7 @@ impl MemoryPacket {
             vlan: 0,
             is_for_other_host: false,
             device: 0,
+            mark: 0,
             fib: Fib::new(),
         }
     }
@@ -54,6 +56,7 @@ impl MemoryPacket {
             vlan: 0,
             is_for_other_host: false,
             device: 0,
+            mark: 0,
             fib: Fib::new(),
         }
     }
@@ -73,6 +76,18 @@ impl MemoryPacket {
         self.device = device;
         self.fib.clone_from(fib);
         self
+    }
+
+    /// The same frame, with this mark.
+    #[must_use]
+    pub const fn marked(mut self, mark: u32) -> Self {
+        self.mark = mark;
+        self
+    }
+
+    /// The mark.
+    pub const fn mark_of(&self) -> u32 {
+        self.mark
     }
 
     /// The same frame, off which a tag of this VLAN was taken; 0 is a mere priority.
@@ -138,6 +153,10 @@ impl Packet for MemoryPacket {
 
     fn device(&self) -> u32 {
         self.device
+    }
+
+    fn mark(&mut self, bits: u32) {
+        self.mark |= bits;
     }
 
     fn next_hop4(&mut self, route: &Route<Ip4>) -> NextHop {

@@ -3,11 +3,14 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::vec::Vec;
 
+use bytemuck::Zeroable as _;
+
 use super::MemoryTables;
 use crate::abi::bits::{bit_of, socket_bit_of};
+use crate::abi::source::SERVICE_BITS;
 use crate::abi::{
-    Endpoint4, Endpoint6, EndpointFlags, EndpointSet, Family as _, Frontend, FrontendFlags,
-    Frontends4, Frontends6, Settings, Slot, V4, V6,
+    Detector, Endpoint4, Endpoint6, EndpointFlags, EndpointSet, Family as _, Frontend,
+    FrontendFlags, Frontends4, Frontends6, Network4, Network6, Settings, Slot, V4, V6,
 };
 use crate::net::{Address, Ip4, Ip6, Port, Proto};
 
@@ -73,8 +76,14 @@ impl World {
             affinity_timeout: 0,
             reserved: [0; 5],
         };
-        let port = Port::new(vip.1);
-        match vip.0 {
+        self.frontend(vip, proto, frontend);
+        service
+    }
+
+    /// Adds a frontend, or puts it in place of the one that is there.
+    pub fn frontend(&mut self, (addr, port): (IpAddr, u16), proto: Proto, frontend: Frontend) {
+        let port = Port::new(port);
+        match addr {
             IpAddr::V4(addr) => {
                 set_bit(&mut self.tables.frontend_bits, bit_of(Ip4::from(addr)));
                 let key = V4::frontend_key(addr.into(), port, proto);
@@ -86,7 +95,82 @@ impl World {
                 self.tables.v6.frontends.insert(key, frontend);
             }
         }
-        service
+    }
+
+    /// Changes a frontend that is there.
+    pub fn change(
+        &mut self,
+        (addr, port): (IpAddr, u16),
+        proto: Proto,
+        change: impl FnMut(&mut Frontend),
+    ) {
+        let port = Port::new(port);
+        let found = match addr {
+            IpAddr::V4(addr) => {
+                let key = V4::frontend_key(addr.into(), port, proto);
+                self.tables.v4.frontends.get_mut(&key)
+            }
+            IpAddr::V6(addr) => {
+                let key = V6::frontend_key(addr.into(), port, proto);
+                self.tables.v6.frontends.get_mut(&key)
+            }
+        };
+        found.into_iter().for_each(change);
+    }
+
+    /// Says what becomes of packets to ports of an address where there is no Service.
+    pub fn whole(&mut self, addr: IpAddr, flags: FrontendFlags) {
+        let service = self.next_service;
+        self.next_service += 1;
+        let frontend = Frontend {
+            service,
+            flags,
+            ..Frontend::zeroed()
+        };
+        self.frontend((addr, 0), Proto::ANY, frontend);
+    }
+
+    /// Lets a service port's filtered frontends be used from this range.
+    pub fn source(&mut self, service: u32, range: IpAddr, len: u32) {
+        let len = SERVICE_BITS + len;
+        match range {
+            IpAddr::V4(addr) => {
+                let source = V4::source(service, addr.into());
+                self.tables.v4.sources.push((len, source));
+            }
+            IpAddr::V6(addr) => {
+                let source = V6::source(service, addr.into());
+                self.tables.v6.sources.push((len, source));
+            }
+        }
+    }
+
+    /// Takes sources in these ranges for pods.
+    pub fn detect(&mut self, (v4, len4): (Ipv4Addr, u8), (v6, len6): (Ipv6Addr, u8)) {
+        let (v4, v6) = (Network4::new(1, v4, len4), Network6::new(1, v6, len6));
+        self.tables.detector = Detector {
+            by_device: 0,
+            has4: 1,
+            has6: 1,
+            addr4: v4.addr,
+            mask4: v4.mask,
+            addr6: v6.addr,
+            mask6: v6.mask,
+        };
+    }
+
+    /// Changes the properties of the endpoints at an address.
+    pub fn flag(&mut self, addr: IpAddr, change: impl Fn(&mut EndpointFlags)) {
+        for own in self.tables.v4.endpoints.values_mut() {
+            if IpAddr::from(own.addr) == addr {
+                change(&mut own.flags);
+            }
+        }
+        for own in self.tables.v6.endpoints.values_mut() {
+            if IpAddr::from(own.addr) == addr {
+                change(&mut own.flags);
+            }
+        }
     }
 
     fn endpoint(&mut self, (id, service): (u32, u32), addr: IpAddr, port: u16, proto: Proto) {
@@ -99,7 +183,7 @@ impl World {
                     Endpoint4 {
                         addr: addr.into(),
                         port,
-                        flags: EndpointFlags::ALIVE,
+                        flags: TAKES_FLOWS,
                         pad: 0,
                         generation: 1,
                         service,
@@ -113,7 +197,7 @@ impl World {
                     Endpoint6 {
                         addr: addr.into(),
                         port,
-                        flags: EndpointFlags::ALIVE,
+                        flags: TAKES_FLOWS,
                         pad: 0,
                         generation: 1,
                         service,
@@ -146,6 +230,9 @@ impl World {
         }
     }
 }
+
+/// Of an endpoint that is in the sets of the cluster.
+const TAKES_FLOWS: EndpointFlags = EndpointFlags::ALIVE.with(EndpointFlags::IN_CLUSTER_SET);
 
 /// The `n`th endpoint address of a family: `10.244.2.x`, `fd00:10:244:2::x`.
 pub fn endpoint_addr(is_v6: bool, n: u32) -> IpAddr {

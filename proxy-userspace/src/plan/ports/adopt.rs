@@ -5,16 +5,17 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
-use proxy_common::abi::{EndpointFlags, Frontend, Slot};
-use proxy_common::net::Proto;
+use proxy_common::abi::{EndpointFlags, Frontend, FrontendFlags, Slot};
 
-use super::super::desired::{PortKey, Wanted, WantedEndpoint};
 use super::super::diff::Held;
 use super::super::op::Socket;
+use super::super::reverse::{Door, doors};
 use super::super::sets::Region;
 use super::super::snapshot::{Floors, Snapshot};
-use super::{Port, Ports, listed};
-use crate::model::{Family, ObjectName, Protocol};
+use super::super::wanted::{List, PortKey, Wanted, WantedEndpoint, WantedFrontend};
+use super::windows::{LISTS, Windows, slots};
+use super::{Port, Ports};
+use crate::model::{Family, ObjectName};
 
 /// What is left of a former run.
 #[derive(Debug, Default)]
@@ -65,12 +66,20 @@ impl Ports {
             self.adopt_port(number, &frontends, endpoints, &snapshot.sets);
         }
         self.former.orphans.extend(held.into_values().flatten());
+        for (number, range) in snapshot.sources {
+            let family = Family::of(range.addr());
+            self.sources.of_mut(family).adopt(number, range);
+        }
+        self.detection.adopt(snapshot.detector);
         self.frontend_bits.adopt(snapshot.frontend_bits);
         self.endpoint_bits.adopt(snapshot.endpoint_bits);
         // The update that was cut short may have written an endpoint and not the way to it.
         for port in self.by_number.values() {
-            for at in &port.frontends {
-                self.frontend_bits.set(at.addr);
+            for frontend in &port.frontends {
+                self.frontend_bits.set(frontend.at.addr);
+                if frontend.flags.has(FrontendFlags::OWN_ADDRESS) {
+                    self.endpoint_bits.set_socket(frontend.at);
+                }
             }
             for held in &port.endpoints {
                 self.endpoint_bits
@@ -87,25 +96,9 @@ impl Ports {
         mut endpoints: Vec<Held>,
         sets: &[Slot],
     ) {
-        let Some((first, value)) = frontends.first() else {
+        let Some((first, _)) = frontends.first() else {
             return;
         };
-        let region = Region {
-            base: value.inside.base(),
-            len: value.inside.count(),
-        };
-        let mut is_torn = !self.regions.reserve(region);
-        for (_, other) in frontends.iter().filter(|(_, other)| other != value) {
-            // Some were switched already.
-            is_torn = true;
-            let old = Region {
-                base: other.inside.base(),
-                len: other.inside.count(),
-            };
-            if self.regions.reserve(old) {
-                self.regions.give_up(old);
-            }
-        }
         endpoints.retain(|held| Family::of(held.addr) == first.family());
         endpoints.sort_unstable_by_key(|held| (held.addr, held.port, held.slot));
         let mut at = None;
@@ -113,23 +106,42 @@ impl Ports {
             .into_iter()
             .partition(|held| at.replace((held.addr, held.port)) != Some((held.addr, held.port)));
         self.former.orphans.extend::<Vec<_>>(twice);
-        let window = region.base as usize..(region.base as usize + region.len as usize);
-        let slots = sets.get(window).unwrap_or_default();
-        let is_listed = slots.iter().all(|slot| slot.service == number)
-            && slots
-                .iter()
-                .map(|slot| slot.endpoint)
-                .eq(listed(&endpoints));
+        // Some frontends may have been switched and others not.
+        let sets_of = |(_, value): &(_, Frontend)| [value.inside, value.outside];
+        let found = frontends.iter().flat_map(sets_of).map(Region::from);
+        let mut found: Vec<_> = found.collect::<BTreeSet<_>>().into_iter().collect();
+        found.retain(|region| region.len > 0 && self.regions.reserve(*region));
+        let mut windows = Windows::EMPTY;
+        let mut strays = found.clone();
+        for list in LISTS {
+            let slots = slots(&endpoints, list, number);
+            let is_here = |region: &&Region| {
+                let end = region.base as usize + region.len as usize;
+                sets.get(region.base as usize..end) == Some(&*slots)
+            };
+            if let Some(region) = found.iter().find(is_here) {
+                windows.place(list, *region);
+                strays.retain(|stray| stray != region);
+            }
+        }
+        let frontends = frontends.iter().map(|(at, value)| WantedFrontend {
+            at: *at,
+            flags: value.flags,
+            // What they lead to is said when it is wanted.
+            inside: List::Nobody,
+            outside: List::Nobody,
+        });
         let port = Port {
             key: PortKey {
                 name: "".into(),
-                protocol: protocol(first.proto),
+                proto: first.proto,
                 family: first.family(),
             },
-            frontends: frontends.iter().map(|(at, _)| *at).collect(),
+            frontends: frontends.collect(),
             endpoints,
-            region,
-            is_torn: is_torn || !is_listed || slots.len() != region.len as usize,
+            affinity_timeout: 0,
+            windows,
+            strays,
         };
         let named = port.endpoints.iter().map(|held| (held.addr, held.port));
         self.former.endpoints.insert(number, named.collect());
@@ -137,14 +149,12 @@ impl Ports {
         self.former.ports.insert(number);
     }
 
-    fn adopt_reverse(&mut self, table: Vec<(Socket, Vec<(IpAddr, u16)>)>) {
+    fn adopt_reverse(&mut self, table: Vec<(Socket, Vec<Door>)>) {
         let mut live: HashMap<Socket, Vec<_>> = HashMap::new();
         for port in self.by_number.values() {
             for held in &port.endpoints {
-                let doors = live
-                    .entry(port.key.socket(held.addr, held.port))
-                    .or_default();
-                doors.extend(port.frontends.iter().map(|at| (at.addr, at.port)));
+                let own = live.entry(port.key.socket(held.addr, held.port));
+                own.or_default().extend(doors(&port.frontends));
             }
         }
         let (table4, table6) = table
@@ -157,33 +167,54 @@ impl Ports {
         self.reverse.v6.adopt(table6, live6);
     }
 
-    /// Has a service port, which has a number or not yet, take over the former owner of a
-    /// frontend, or the frontend alone. Returns its number.
-    pub(super) fn inherit(
-        &mut self,
-        name: &ObjectName,
-        key: &PortKey,
-        at: Socket,
-        number: Option<u32>,
-    ) -> Option<u32> {
+    /// Has a service port without a number take over a former one: the one that has its first
+    /// frontend, which is the cluster IP. By another frontend only one that has nothing else, for
+    /// an external address or a node port may have been another Service's, of which nothing is
+    /// known yet.
+    pub(super) fn inherit(&mut self, name: &ObjectName, wanted: &Wanted) {
+        let own = self.by_service.get(name);
+        if self.former.ports.is_empty() || own.is_some_and(|own| own.contains_key(&wanted.key)) {
+            return;
+        }
+        let sockets = wanted.sockets();
+        let heir_of = |(place, frontend): (usize, &WantedFrontend)| {
+            let owner = self.frontends.owner(frontend.at)?;
+            let port = self.by_number.get(&owner)?;
+            let is_former = self.former.ports.contains(&owner);
+            let mut others = port.frontends.iter();
+            let is_all = place == 0 || others.all(|other| sockets.contains(&other.at));
+            (is_former && is_all).then_some(owner)
+        };
+        let number = wanted.frontends.iter().enumerate().find_map(heir_of);
+        let Some((number, port)) = number.and_then(|number| {
+            let port = self.by_number.get_mut(&number)?;
+            Some((number, port))
+        }) else {
+            return;
+        };
+        port.key = wanted.key.clone();
+        for frontend in &port.frontends {
+            self.frontends.rename(frontend.at, name);
+        }
+        self.former.ports.remove(&number);
+        let own = self.by_service.entry(name.clone()).or_default();
+        own.insert(wanted.key.clone(), number);
+        // Nobody was refused a frontend of a former run.
+        self.release_frontends(number, &sockets, &mut BTreeSet::new());
+    }
+
+    /// Takes a frontend from the service port of a former run that has it.
+    pub(super) fn take_from_former(&mut self, at: Socket) {
         let owner = self.frontends.owner(at);
         let Some(owner) = owner.filter(|owner| self.former.ports.contains(owner)) else {
-            return number;
+            return;
         };
-        let port = self.by_number.get_mut(&owner)?;
-        if number.is_some() {
-            let mut others = port.frontends.clone();
-            others.retain(|other| *other != at);
-            // Nobody was refused a frontend of a former run.
-            self.release_frontends(owner, &others, &mut BTreeSet::new());
-            return number;
-        }
-        port.key = key.clone();
-        for at in &port.frontends {
-            self.frontends.rename(*at, name);
-        }
-        self.former.ports.remove(&owner);
-        Some(owner)
+        let Some(port) = self.by_number.get(&owner) else {
+            return;
+        };
+        let mut others: HashSet<_> = port.frontends.iter().map(|own| own.at).collect();
+        others.remove(&at);
+        self.release_frontends(owner, &others, &mut BTreeSet::new());
     }
 
     /// Has a service port keep those endpoints of the former run that nothing has declared so far:
@@ -204,7 +235,8 @@ impl Ports {
                 addr: held.addr,
                 port: held.port,
                 is_local: held.flags.has(EndpointFlags::LOCAL),
-                is_listed: held.is_listed(),
+                in_cluster: held.is_in(List::Cluster),
+                in_local: held.is_in(List::Local),
             });
         wanted.endpoints.extend(kept);
         let by_address = |own: &WantedEndpoint| (own.addr, own.port);
@@ -226,14 +258,20 @@ impl Ports {
     pub(in super::super) fn retire(&mut self) -> usize {
         let Former { ports, orphans, .. } = std::mem::take(&mut self.former);
         for number in &ports {
-            self.release_frontends(*number, &[], &mut BTreeSet::new());
-            if let Some(port) = self.by_number.remove(number) {
-                self.give_up(&port.endpoints, &port);
-                self.regions.give_up(port.region);
-            }
+            self.end_number(*number, &mut BTreeSet::new());
         }
         for held in orphans {
             self.give_up_slot(Family::of(held.addr), held.slot);
+        }
+        for family in Family::ALL {
+            let sources = self.sources.of_mut(family);
+            let services: Vec<_> = sources.services().collect();
+            for unknown in services
+                .into_iter()
+                .filter(|number| !self.by_number.contains_key(number))
+            {
+                sources.set(unknown, &[]);
+            }
         }
         ports.len()
     }
@@ -251,12 +289,5 @@ impl Ports {
             orphans,
         } = &self.former;
         !ports.is_empty() || !orphans.is_empty() || endpoints.values().any(|all| !all.is_empty())
-    }
-}
-
-const fn protocol(proto: Proto) -> Protocol {
-    match proto {
-        Proto::UDP => Protocol::Udp,
-        _ => Protocol::Tcp,
     }
 }

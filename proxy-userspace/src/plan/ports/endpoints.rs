@@ -1,38 +1,44 @@
-//! The endpoints of one service port: their slots, records and set.
+//! The endpoints of one service port: their slots, records and sets.
 
 use std::time::Duration;
 
-use proxy_common::abi::{EndpointFlags, Slot};
+use proxy_common::abi::EndpointFlags;
 
-use super::super::desired::WantedEndpoint;
-use super::super::diff::{Held, diff, flags};
+use super::super::diff::{Held, diff, flags, listing};
 use super::super::ids::Taken;
-use super::super::{MAX_ENDPOINTS, Notice, Op};
-use super::{Port, Ports, Region, listed};
+use super::super::op::{Op, Record};
+use super::super::reverse::doors;
+use super::super::sets::Region;
+use super::super::wanted::{List, Wanted, WantedEndpoint, WantedFrontend};
+use super::super::{MAX_ENDPOINTS, Notice};
+use super::windows::{LISTS, moved};
+use super::{Port, Ports};
 use crate::model::Family;
 
 impl Ports {
-    /// Gives a service port these endpoints, as far as there is room.
+    /// Gives a service port the endpoints that are wanted, as far as there is room.
     pub(super) fn set_endpoints(
         &mut self,
         number: u32,
-        mut wanted: Vec<WantedEndpoint>,
+        wanted: &mut Wanted,
         now: Duration,
         notices: &mut Vec<Notice>,
     ) {
         let Some(mut port) = self.by_number.remove(&number) else {
             return;
         };
-        let surplus = limit_listed(&mut wanted);
+        port.affinity_timeout = wanted.affinity_timeout;
+        keep_used(&mut wanted.endpoints, &port.frontends);
+        let surplus = limit_listed(&mut wanted.endpoints);
         if surplus > 0 {
             notices.push(Notice::TooManyEndpoints {
                 port: port.key.name.to_string(),
-                protocol: port.key.protocol,
+                proto: port.key.proto,
                 family: port.key.family,
                 missing: surplus,
             });
         }
-        self.change_endpoints(number, &mut port, &wanted, now, notices);
+        self.change_endpoints(number, &mut port, &wanted.endpoints, now, notices);
         self.by_number.insert(number, port);
     }
 
@@ -53,18 +59,32 @@ impl Ports {
         let mut endpoints: Vec<_> = kept.chain(taken.iter().map(|&(held, _)| held)).collect();
         endpoints.sort_unstable_by_key(|endpoint| (endpoint.addr, endpoint.port));
 
-        if !self.change_set(number, port, &endpoints, now) {
-            notices.push(Notice::SetsFull {
-                port: port.key.name.to_string(),
-                protocol: port.key.protocol,
-                family: port.key.family,
-                len: listed(&endpoints).count(),
-            });
-            let slots = self.slots.of_mut(port.key.family);
-            for (_, taken) in taken {
-                slots.put_back(taken);
+        let change = (&*port.endpoints, &*endpoints);
+        match moved(&port.windows, change, number, &mut self.regions, now) {
+            Ok((windows, mut sets)) => {
+                self.steps.sets.append(&mut sets);
+                let former = std::mem::replace(&mut port.windows, windows);
+                let is_left = |old: &Region| !windows.regions().any(|new| new == *old);
+                for left in former.regions().filter(is_left) {
+                    self.regions.give_up(left);
+                }
+                for stray in port.strays.drain(..) {
+                    self.regions.give_up(stray);
+                }
             }
-            return;
+            Err(len) => {
+                notices.push(Notice::SetsFull {
+                    port: port.key.name.to_string(),
+                    proto: port.key.proto,
+                    family: port.key.family,
+                    len,
+                });
+                let slots = self.slots.of_mut(port.key.family);
+                for (_, taken) in taken {
+                    slots.put_back(taken);
+                }
+                return;
+            }
         }
         for (held, taken) in taken {
             self.welcome(port, held, taken);
@@ -91,7 +111,7 @@ impl Ports {
             let Some(taken) = slots.take((number, addr, endpoint.port), flags, now) else {
                 notices.push(Notice::EndpointsFull {
                     port: port.key.name.to_string(),
-                    protocol: port.key.protocol,
+                    proto: port.key.proto,
                     family: port.key.family,
                     missing: new.len() - all.len(),
                     capacity: self.limits.endpoints,
@@ -109,40 +129,6 @@ impl Ports {
         all
     }
 
-    /// Writes the set of these endpoints beside the old one, if it differs. Returns whether there
-    /// was room.
-    fn change_set(&mut self, number: u32, port: &mut Port, new: &[Held], now: Duration) -> bool {
-        if !port.is_torn && listed(&port.endpoints).eq(listed(new)) {
-            // A new frontend is changed already, an old one leads where it led.
-            return true;
-        }
-        let slots: Vec<_> = listed(new)
-            .map(|endpoint| Slot {
-                endpoint,
-                service: number,
-            })
-            .collect();
-        let region = match u32::try_from(slots.len()) {
-            Ok(0) => Region { base: 0, len: 0 },
-            Ok(len) => match self.regions.take(len, now) {
-                Some(region) => region,
-                None => return false,
-            },
-            Err(_) => return false,
-        };
-        if !slots.is_empty() {
-            let base = region.base;
-            self.steps.sets.push(Op::Set { base, slots });
-        }
-        self.regions.give_up(port.region);
-        port.region = region;
-        port.is_torn = false;
-        for &at in &port.frontends {
-            self.frontends.touch(at);
-        }
-        true
-    }
-
     /// Writes the record of an endpoint that got a slot, and the ways to it.
     fn welcome(&mut self, port: &Port, held: Held, taken: Taken) {
         let family = port.key.family;
@@ -156,12 +142,13 @@ impl Ports {
         self.endpoint_bits
             .set_socket(port.key.socket(held.addr, held.port));
         let reverse = self.reverse.of_mut(family);
-        for at in &port.frontends {
-            reverse.add(port.key.socket(held.addr, held.port), (at.addr, at.port));
+        for (rank, door) in doors(&port.frontends) {
+            reverse.add(port.key.socket(held.addr, held.port), rank, door);
         }
     }
 
-    /// Gives the record of an endpoint that stays the properties it should have.
+    /// Gives the record of an endpoint that stays the properties it should have: before the sets
+    /// what they need, after them what they need no more.
     fn mark(&mut self, family: Family, held: Held, flags: EndpointFlags) {
         if held.flags == flags {
             return;
@@ -170,13 +157,15 @@ impl Ports {
         let Some(record) = self.slots.of_mut(family).mark(slot, flags) else {
             return;
         };
-        let stays_listed = flags.has(EndpointFlags::ALIVE);
-        let steps = if stays_listed {
-            &mut self.steps.records
-        } else {
-            &mut self.steps.farewells
-        };
-        steps.push(Op::Endpoint { slot, record });
+        let between = flags.with(listing(held.flags));
+        if between != held.flags {
+            let flags = between;
+            let record = Record { flags, ..record };
+            self.steps.records.push(Op::Endpoint { slot, record });
+        }
+        if between != flags {
+            self.steps.farewells.push(Op::Endpoint { slot, record });
+        }
     }
 
     /// Ends the use of these endpoints' slots.
@@ -184,8 +173,8 @@ impl Ports {
         for held in gone {
             self.give_up_slot(port.key.family, held.slot);
             let reverse = self.reverse.of_mut(port.key.family);
-            for at in &port.frontends {
-                reverse.remove(port.key.socket(held.addr, held.port), (at.addr, at.port));
+            for (_, door) in doors(&port.frontends) {
+                reverse.remove(port.key.socket(held.addr, held.port), door);
             }
         }
     }
@@ -198,13 +187,30 @@ impl Ports {
     }
 }
 
+/// Takes endpoints from the lists that no frontend uses: they need no set there, and a slot only if
+/// they are in another.
+fn keep_used(wanted: &mut [WantedEndpoint], frontends: &[WantedFrontend]) {
+    let is_used = |list| frontends.iter().any(|frontend| frontend.uses(list));
+    let (cluster, local) = (is_used(List::Cluster), is_used(List::Local));
+    for endpoint in wanted {
+        endpoint.in_cluster &= cluster;
+        endpoint.in_local &= local;
+    }
+}
+
 /// Keeps as many endpoints listed as a set may have; returns how many that leaves out.
 fn limit_listed(wanted: &mut [WantedEndpoint]) -> usize {
-    let listed = wanted.iter_mut().filter(|endpoint| endpoint.is_listed);
+    let mut counts = LISTS.map(|_| 0);
     let mut surplus = 0;
-    for endpoint in listed.skip(MAX_ENDPOINTS) {
-        endpoint.is_listed = false;
-        surplus += 1;
+    for endpoint in wanted {
+        let mut is_left_out = false;
+        let lists = [&mut endpoint.in_cluster, &mut endpoint.in_local];
+        for (is_in, count) in lists.into_iter().zip(&mut counts) {
+            *count += usize::from(*is_in);
+            is_left_out |= *is_in && *count > MAX_ENDPOINTS;
+            *is_in &= *count <= MAX_ENDPOINTS;
+        }
+        surplus += usize::from(is_left_out);
     }
     surplus
 }

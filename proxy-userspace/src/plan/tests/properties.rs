@@ -1,17 +1,17 @@
 //! Random sequences of changes, seen by readers at every single operation.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use proxy_common::abi::Frontend;
+use proxy_common::abi::{Frontend, FrontendFlags};
 
+use super::super::testing::ORIGINS;
 use super::*;
-use crate::model::{EndpointSlice, Service};
 
-mod changes;
 mod declared;
+mod planner;
 
-use changes::{Step, change, step};
-use declared::Declared;
+use declared::{Declared, Seen, Step, step};
+use planner::Planner;
 
 type Reachable = BTreeSet<(IpAddr, u16)>;
 
@@ -20,11 +20,13 @@ struct Reader {
     family: Family,
     value: Frontend,
     since: Duration,
-    found: Vec<Found>,
+    found: [Vec<Found>; 2],
 }
 
 struct Run {
-    world: World,
+    planner: Planner,
+    tables: Tables,
+    now: Duration,
     declared: Declared,
     readers: Vec<Reader>,
     /// UDP flows: the endpoint they go to, and the slot and generation they remember.
@@ -36,7 +38,9 @@ struct Run {
 impl Run {
     fn new(limits: Limits, exact: bool) -> Self {
         Self {
-            world: World::new(limits),
+            planner: Planner::new(limits),
+            tables: Tables::default(),
+            now: Duration::ZERO,
             declared: Declared::default(),
             readers: Vec::new(),
             flows: HashMap::new(),
@@ -45,88 +49,87 @@ impl Run {
         }
     }
 
-    fn step(&mut self, changes: Vec<Change>) {
-        for change in &changes {
-            self.declared.note(change);
-        }
-        let outcome = self.world.plan.update(changes, self.world.now);
-        self.follow(&outcome);
-        if self.world.plan.is_waiting() {
-            let outcome = self.world.plan.retry(self.world.now);
-            self.follow(&outcome);
+    /// What the next steps come to.
+    fn plan(&mut self, steps: Vec<Step>) -> Vec<Op> {
+        let dirty = steps.into_iter().map(|step| self.declared.note(step));
+        let dirty = dirty.collect();
+        let declared = &self.declared;
+        self.planner
+            .update(dirty, |name| declared.of(name), self.now)
+    }
+
+    fn step(&mut self, steps: Vec<Step>) {
+        let ops = self.plan(steps);
+        self.follow(&ops);
+        if self.planner.is_waiting() {
+            self.retry();
         }
     }
 
-    fn follow(&mut self, outcome: &Outcome) {
-        let now = self.world.now;
+    fn retry(&mut self) {
+        let declared = &self.declared;
+        let ops = self.planner.retry(|name| declared.of(name), self.now);
+        self.follow(&ops);
+    }
+
+    fn follow(&mut self, ops: &[Op]) {
+        let now = self.now;
         self.readers.retain(|reader| reader.since + GRACE > now);
-        let before = self.tables().clone();
+        let before = self.tables.clone();
         let mut after = before.clone();
-        for op in &outcome.ops {
+        for op in ops {
             after.apply(op);
         }
-        let (was, becomes) = (all_reachable(&before), all_reachable(&after));
-        for op in &outcome.ops {
-            self.world.tables.apply(op);
+        let (was, becomes) = (all_seen(&before), all_seen(&after));
+        for op in ops {
+            self.tables.apply(op);
             self.check_new_readers(&was, &becomes);
             self.check_old_readers(op);
+            self.check_bits();
+            self.check_sources(&before, &after);
         }
-        self.world.plan.applied(self.world.now);
+        self.planner.ports.applied(self.now);
         self.check_end(&before);
         self.remember();
     }
 
     /// The controller dies when so many operations of the changes were carried out, and another
     /// begins with what it has left.
-    fn step_and_restart(&mut self, changes: Vec<Change>, cut: prop::sample::Index) {
-        for change in &changes {
-            self.declared.note(change);
+    fn step_and_restart(&mut self, steps: Vec<Step>, cut: prop::sample::Index) {
+        let ops = self.plan(steps);
+        let done = cut.index(ops.len() + 1);
+        for op in ops.iter().take(done) {
+            self.tables.apply(op);
         }
-        let outcome = self.world.plan.update(changes, self.world.now);
-        let done = cut.index(outcome.ops.len() + 1);
-        for op in outcome.ops.iter().take(done) {
-            self.world.tables.apply(op);
-        }
-        self.world.now = Duration::ZERO;
+        self.now = Duration::ZERO;
         // No packet lasts as long as a start.
         self.readers.clear();
-        let mut plan = Plan::new("one", self.limits);
-        plan.begin_at(Floors {
-            service: self.world.plan.next_number(),
+        let mut planner = Planner::new(self.limits);
+        planner.ports.begin_at(Floors {
+            service: self.planner.ports.next_number(),
             generation: 0,
         });
-        plan.adopt(self.tables().snapshot());
-        self.world.plan = plan;
-        let outcome = self
-            .world
-            .plan
-            .complete(self.declared.all(), Duration::ZERO);
-        self.follow(&outcome);
-        while self.exact && self.world.plan.is_waiting() {
-            self.world.now += GRACE;
-            let outcome = self.world.plan.retry(self.world.now);
-            self.follow(&outcome);
+        planner.ports.adopt(self.tables.snapshot());
+        self.planner = planner;
+        let ops = complete(&mut self.planner, &self.declared);
+        self.follow(&ops);
+        while self.exact && self.planner.is_waiting() {
+            self.now += GRACE;
+            self.retry();
         }
         // A restart without a change has nothing to do.
-        let mut again = Plan::new("one", self.limits);
-        again.adopt(self.tables().snapshot());
-        let outcome = again.complete(self.declared.all(), Duration::ZERO);
+        let mut again = Planner::new(self.limits);
+        again.ports.adopt(self.tables.snapshot());
+        let ops = complete(&mut again, &self.declared);
         if self.exact {
-            assert_eq!(Vec::<Op>::new(), outcome.ops);
+            assert_eq!(Vec::<Op>::new(), ops);
+            assert!(!again.ports.has_former());
         }
-    }
-
-    const fn tables(&self) -> &Tables {
-        &self.world.tables
     }
 
     /// Whoever reads now sees a frontend as it was or as it will be.
-    fn check_new_readers(
-        &self,
-        was: &HashMap<Socket, Reachable>,
-        becomes: &HashMap<Socket, Reachable>,
-    ) {
-        for (at, now) in all_reachable(self.tables()) {
+    fn check_new_readers(&self, was: &HashMap<Socket, Seen>, becomes: &HashMap<Socket, Seen>) {
+        for (at, now) in all_seen(&self.tables) {
             let (was, becomes) = (was.get(&at), becomes.get(&at));
             assert!(
                 was == Some(&now) || becomes == Some(&now),
@@ -138,60 +141,139 @@ impl Run {
     /// Whoever read a frontend earlier finds what it found then, or finds it dead.
     fn check_old_readers(&self, op: &Op) {
         for reader in &self.readers {
-            let now = self.tables().read(reader.family, reader.value);
-            for (then, now) in reader.found.iter().zip(now) {
-                match (*then, now) {
-                    (_, Found::Mismatch) => {}
-                    (
-                        Found::Endpoint { addr, port, .. },
-                        Found::Endpoint {
-                            addr: now_addr,
-                            port: now_port,
-                            ..
-                        },
-                    ) => assert_eq!((addr, port), (now_addr, now_port), "{op:?}"),
-                    (Found::Mismatch, Found::Endpoint { .. }) => panic!("{op:?}"),
+            for (origin, found) in ORIGINS.into_iter().zip(&reader.found) {
+                let now = self.tables.read(reader.family, reader.value, origin);
+                for (then, now) in found.iter().zip(now) {
+                    match (*then, now) {
+                        (_, Found::Mismatch) => {}
+                        (
+                            Found::Endpoint { addr, port, .. },
+                            Found::Endpoint {
+                                addr: now_addr,
+                                port: now_port,
+                                ..
+                            },
+                        ) => assert_eq!((addr, port), (now_addr, now_port), "{op:?}"),
+                        (Found::Mismatch, Found::Endpoint { .. }) => panic!("{op:?}"),
+                    }
                 }
             }
         }
     }
 
-    fn check_end(&self, before: &Tables) {
-        let wanted = self.declared.reachable();
-        let tables = self.tables();
-        for (at, value) in &tables.frontends {
-            let claims = wanted.get(at).expect("a frontend that nobody wants");
-            let now = tables.reachable(*at).unwrap();
-            if self.exact {
-                assert!(claims.contains(&now), "{at}: {now:?} of {claims:?}");
+    /// Whatever a frontend and its endpoints need of the bitmaps is there before them.
+    fn check_bits(&self) {
+        for (at, value) in &self.tables.frontends {
+            assert!(self.tables.has_bit(Bitmap::Frontends, at.addr));
+            if value.flags.has(FrontendFlags::OWN_ADDRESS) {
+                assert!(self.tables.has_socket_bits(*at));
             }
-            assert!(tables.has_bit(Bitmap::Frontends, at.addr));
-            for (addr, port) in &now {
-                let endpoint = Socket {
-                    addr: *addr,
-                    port: *port,
-                    proto: at.proto,
-                };
-                assert!(tables.has_socket_bits(endpoint));
-                assert!(tables.reverse[&endpoint].contains(&(at.addr, at.port)));
-            }
-            // Whoever stays keeps its slot and generation.
-            let old = before
-                .frontends
-                .get(at)
-                .filter(|old| old.service == value.service);
-            if let Some(old) = old {
-                let old: HashMap<_, _> = endpoints(&before.read(at.family(), *old)).collect();
-                for (endpoint, slot) in endpoints(&tables.read(at.family(), *value)) {
-                    assert!(old.get(&endpoint).is_none_or(|old| *old == slot));
-                }
+            for endpoint in reachable(&self.tables, *at).into_iter().flatten() {
+                assert!(self.tables.has_socket_bits(listening(*at, endpoint)));
             }
         }
+    }
+
+    /// A client that may use a filtered frontend before and after may use it all the time, and one
+    /// that may not never.
+    fn check_sources(&self, before: &Tables, after: &Tables) {
+        for (at, value) in filtered(&self.tables) {
+            let service = value.service;
+            let is_in = |tables: &Tables| {
+                let there = tables.frontends.get(&at);
+                there.is_some_and(|there| {
+                    there.service == service && there.flags.has(FrontendFlags::FILTERED)
+                })
+            };
+            let was = is_in(before).then(|| before.sources(service));
+            let becomes = is_in(after).then(|| after.sources(service));
+            let now = self.tables.sources(service);
+            let (least, most) = match (was, becomes) {
+                (Some(was), Some(becomes)) => (&was & &becomes, &was | &becomes),
+                (Some(was), None) => (was.clone(), &was | &after.sources(service)),
+                (None, Some(becomes)) => (becomes.clone(), &becomes | &before.sources(service)),
+                (None, None) => panic!("{at} is filtered for a moment"),
+            };
+            assert!(now.is_superset(&least), "{at}: {now:?}, not {least:?}");
+            assert!(now.is_subset(&most), "{at}: {now:?}, not {most:?}");
+        }
+    }
+
+    fn check_end(&self, before: &Tables) {
+        let wanted = self.declared.seen();
+        let tables = &self.tables;
+        for (at, now) in all_seen(tables) {
+            let value = tables.frontends[&at];
+            let claims = wanted.get(&at).expect("a frontend that nobody wants");
+            if self.exact {
+                let is_filtered = value.flags.has(FrontendFlags::FILTERED);
+                let sources = tables.sources(value.service);
+                let is_right = claims
+                    .iter()
+                    .any(|(seen, allowed)| *seen == now && (!is_filtered || *allowed == sources));
+                assert!(is_right, "{at}: {now:?} {sources:?} of {claims:?}");
+            }
+            let useful = (!at.addr.is_loopback()).then(|| now.reachable.iter().flatten());
+            for endpoint in useful.into_iter().flatten() {
+                let doors = &tables.reverse[&listening(at, *endpoint)];
+                assert!(doors.contains(&(at.addr, at.port)) || doors.len() == 8);
+            }
+            self.check_identities(before, at, value);
+        }
+        let mut ways_back = tables.reverse.values().flatten();
+        assert!(ways_back.all(|(addr, port)| !addr.is_loopback() && *port != 0));
         if self.exact {
             assert_eq!(wanted.len(), tables.frontends.len());
-            assert!(!self.world.plan.is_waiting());
+            assert!(!self.planner.is_waiting());
+            self.check_room();
         }
         self.check_flows();
+    }
+
+    /// Whoever stays keeps its slot and generation.
+    fn check_identities(&self, before: &Tables, at: Socket, value: Frontend) {
+        let old = before.frontends.get(&at);
+        let Some(old) = old.filter(|old| old.service == value.service) else {
+            return;
+        };
+        for origin in ORIGINS {
+            let read = |tables: &Tables, value| tables.read(at.family(), value, origin);
+            let old: HashMap<_, _> = endpoints(&read(before, *old)).collect();
+            for (endpoint, slot) in endpoints(&read(&self.tables, value)) {
+                assert!(old.get(&endpoint).is_none_or(|old| *old == slot));
+            }
+        }
+    }
+
+    /// Nothing is held that no frontend needs.
+    fn check_room(&self) {
+        let tables = &self.tables;
+        let mut windows: HashMap<_, BTreeSet<u32>> = HashMap::new();
+        let mut alive = BTreeSet::new();
+        for (at, value) in &tables.frontends {
+            for origin in ORIGINS {
+                let found = tables.read(at.family(), *value, origin);
+                let found: Vec<_> = endpoints(&found).map(|(_, (slot, _))| slot).collect();
+                alive.extend(found.iter().map(|slot| (at.addr.is_ipv6(), *slot)));
+                let bases = windows.entry((value.service, found)).or_default();
+                bases.insert(value.set(origin).base());
+            }
+        }
+        assert!(
+            windows.values().all(|bases| bases.len() == 1),
+            "{windows:?}"
+        );
+        for ((family, slot), record) in &tables.records {
+            let is_listed = alive.contains(&(*family == Family::V6, *slot));
+            assert_eq!(
+                is_listed,
+                record.flags.has(EndpointFlags::ALIVE),
+                "{record:?}"
+            );
+        }
+        let with_ranges: BTreeSet<_> = tables.sources.iter().map(|(number, _)| *number).collect();
+        let filtered: BTreeSet<_> = filtered(tables).map(|(_, value)| value.service).collect();
+        assert!(with_ranges.is_subset(&filtered));
     }
 
     /// A flow whose slot still shows its generation goes to its own endpoint, and that serves.
@@ -204,7 +286,7 @@ impl Run {
             .map(|endpoint| (endpoint.addr, endpoint.port))
             .collect();
         for (&(service, addr, port), &(slot, generation)) in &self.flows {
-            let record = self.tables().records[&(Family::of(addr), slot)];
+            let record = self.tables.records[&(Family::of(addr), slot)];
             if record.generation == generation {
                 assert_eq!(
                     (service, addr, port),
@@ -219,25 +301,50 @@ impl Run {
     }
 
     fn remember(&mut self) {
-        for (at, value) in &self.world.tables.frontends {
-            let found = self.world.tables.read(at.family(), *value);
-            for ((addr, port), flow) in endpoints(&found) {
+        for (at, value) in &self.tables.frontends {
+            let found = ORIGINS.map(|origin| self.tables.read(at.family(), *value, origin));
+            for ((addr, port), flow) in found.iter().flat_map(|found| endpoints(found)) {
                 self.flows.insert((value.service, addr, port), flow);
             }
             self.readers.push(Reader {
                 family: at.family(),
                 value: *value,
-                since: self.world.now,
+                since: self.now,
                 found,
             });
         }
     }
 }
 
-fn all_reachable(tables: &Tables) -> HashMap<Socket, Reachable> {
-    let all = tables.frontends.keys();
-    all.map(|at| (*at, tables.reachable(*at).unwrap()))
-        .collect()
+fn complete(planner: &mut Planner, declared: &Declared) -> Vec<Op> {
+    planner.complete(declared.names(), |name| declared.of(name), Duration::ZERO)
+}
+
+fn reachable(tables: &Tables, at: Socket) -> [Reachable; 2] {
+    ORIGINS.map(|origin| tables.reachable_from(at, origin).unwrap())
+}
+
+fn all_seen(tables: &Tables) -> HashMap<Socket, Seen> {
+    let seen = |(at, value): (&Socket, &Frontend)| {
+        let seen = Seen {
+            reachable: reachable(tables, *at),
+            flags: value.flags,
+            affinity_timeout: value.affinity_timeout,
+        };
+        (*at, seen)
+    };
+    tables.frontends.iter().map(seen).collect()
+}
+
+fn filtered(tables: &Tables) -> impl Iterator<Item = (Socket, Frontend)> {
+    let all = tables.frontends.iter().map(|(at, value)| (*at, *value));
+    all.filter(|(_, value)| value.flags.has(FrontendFlags::FILTERED))
+}
+
+/// Where an endpoint of a frontend listens.
+const fn listening(at: Socket, (addr, port): (IpAddr, u16)) -> Socket {
+    let proto = at.proto;
+    Socket { addr, port, proto }
 }
 
 fn endpoints(found: &[Found]) -> impl Iterator<Item = ((IpAddr, u16), (u32, u32))> {
@@ -247,6 +354,7 @@ fn endpoints(found: &[Found]) -> impl Iterator<Item = ((IpAddr, u16), (u32, u32)
             port,
             slot,
             generation,
+            ..
         } => Some(((addr, port), (slot, generation))),
         Found::Mismatch => None,
     })
@@ -258,8 +366,8 @@ fn batches() -> impl Strategy<Value = Vec<(Vec<Step>, u8)>> {
 
 fn run(mut run: Run, batches: Vec<(Vec<Step>, u8)>) {
     for (steps, pause) in batches {
-        run.world.now += GRACE * pause.into() / 2;
-        run.step(steps.into_iter().map(change).collect());
+        run.now += GRACE * pause.into() / 2;
+        run.step(steps);
     }
 }
 
@@ -289,11 +397,10 @@ proptest! {
     ) {
         let mut run = Run::new(Limits::default(), true);
         for ((steps, pause), cut) in batches.into_iter().zip(cuts) {
-            run.world.now += GRACE * pause.into() / 2;
-            let changes = steps.into_iter().map(change).collect();
+            run.now += GRACE * pause.into() / 2;
             match cut {
-                Some(cut) => run.step_and_restart(changes, cut),
-                None => run.step(changes),
+                Some(cut) => run.step_and_restart(steps, cut),
+                None => run.step(steps),
             }
         }
     }
