@@ -18,10 +18,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::config;
 use crate::control::Control;
 use crate::dataplane::{Fresh, PinError, Programs, Sweeper, Tables};
 use crate::manifests::{Follower, Source, Update, follow};
-use crate::netfilter::Keeper;
+use crate::netfilter::{self, Keeper};
 use crate::node;
 use crate::plan::{Plan, Summary};
 use devices::Attacher;
@@ -112,14 +113,16 @@ pub async fn run(
     let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
     let (synced, mut is_synced) = oneshot::channel();
     let (local_endpoints, endpoints) = watch::channel(BTreeSet::new());
-    let (netfilter, keeper, netfilter_state) = Keeper::new();
+    // Until a configuration is read, all is as kube-proxy has it by default.
+    let meaning = config::Config::default();
+    let (netfilter, keeper, netfilter_state) = Keeper::new(netfilter::Options::new(&meaning));
     let mut keeping = tokio::task::spawn_blocking(move || keeper.run());
     let tell = Tell {
         node_addresses,
         local_endpoints,
         netfilter,
     };
-    let objects = Objects::new(plan, tables, config.node, tell);
+    let objects = Objects::new(plan, tables, config.node, meaning.mode, tell);
     let (asks, asked) = mpsc::channel(ASKS);
     let mut objects = tokio::spawn(objects.run(updates, asked, synced));
     let (device_state, known_devices) = watch::channel(Vec::new());

@@ -12,6 +12,7 @@
 )]
 
 mod network {
+    mod accepts;
     mod bridge;
     mod changes;
     mod churn;
@@ -28,6 +29,7 @@ mod network {
     mod lab;
     mod late_attach;
     mod looking;
+    mod marks;
     mod matrix;
     mod moves;
     mod neighbours;
@@ -42,5 +44,6 @@ mod network {
     mod sharing;
     mod traffic;
     mod tunnel;
+    mod verdicts;
     mod world;
 }

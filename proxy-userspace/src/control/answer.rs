@@ -96,17 +96,20 @@ impl Answers {
     pub(super) async fn status(&self, with_flows: bool) -> Result<api::Status, AnswerError> {
         let state = self.ask(Ask::State).await?;
         let (hz, reader) = (self.facts.hz, Arc::clone(&self.reader));
-        let (counters, untranslated, flows) = blocking(move || {
+        let (counters, counts, flows) = blocking(move || {
             let flows = with_flows.then(|| reader.flows(now(hz))).transpose()?;
-            let untranslated = netfilter::counts().ok();
+            let counts = netfilter::counts().unwrap_or_default();
             let flows = flows.map(|flows| flows.entries);
-            Ok((reader.counters()?, untranslated, flows))
+            Ok((reader.counters()?, counts, flows))
         })
         .await?;
         let netfilter = self.netfilter.borrow().clone();
         // While the table is being put right it has no counter, or a new one.
-        let untranslated = untranslated.map_or(0, |count| count.packets);
-        let untranslated = api::Counter::untranslated(untranslated.max(netfilter.dropped));
+        let mut known = netfilter.counts;
+        for (counter, count) in counts {
+            let own = known.entry(counter).or_default();
+            *own = count.max(*own);
+        }
         let devices = devices(&self.devices.borrow());
         let is_sound = state.standing.problems.is_empty()
             && state
@@ -135,12 +138,13 @@ impl Answers {
             devices,
             netfilter: api::Netfilter {
                 cluster_ips: netfilter.cluster_ips,
+                forward_accepts: netfilter.accepts.iter().map(ToString::to_string).collect(),
                 trouble: netfilter.trouble,
             },
             counters: counters
                 .into_iter()
                 .map(api::Counter::from)
-                .chain([untranslated])
+                .chain(known.into_iter().map(api::Counter::from))
                 .collect(),
         })
     }

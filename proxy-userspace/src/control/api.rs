@@ -133,13 +133,17 @@ pub struct Notice {
     pub is_known_limit: bool,
 }
 
-/// How the nftables tables are, which drop packets to a `ClusterIP` that nobody translates.
+/// How the nftables tables are.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Netfilter {
-    /// `ClusterIP`s for which the drop is in force.
+    /// `ClusterIP`s for which packets that nobody translates are dropped.
     pub cluster_ips: usize,
-    /// Why it is not in force for all of them.
+    /// Families (`IPv4`, `IPv6`) whose `filter FORWARD` accepts what kube-proxy's iptables mode
+    /// accepts there.
+    #[serde(default)]
+    pub forward_accepts: Vec<String>,
+    /// Why not all rules are in force.
     pub trouble: Option<String>,
 }
 
@@ -179,13 +183,12 @@ impl From<(abi::Counter, u64)> for Counter {
     }
 }
 
-impl Counter {
-    /// The one that nftables keeps.
-    pub fn untranslated(value: u64) -> Self {
+impl From<(netfilter::Counter, netfilter::Count)> for Counter {
+    fn from((counter, count): (netfilter::Counter, netfilter::Count)) -> Self {
         Self {
-            name: netfilter::DROP_UNTRANSLATED.to_owned(),
-            meaning: netfilter::MEANING.to_owned(),
-            value,
+            name: counter.name().to_owned(),
+            meaning: counter.meaning().to_owned(),
+            value: count.packets,
         }
     }
 }

@@ -9,12 +9,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
 use super::locals::Locals;
+use crate::config::Mode;
 use crate::control::{Ask, LastChange, TableState};
 use crate::dataplane::{Tables, apply};
 use crate::log::Bursts;
 use crate::manifests::{Standing, Update};
 use crate::model::{Change, Object, ObjectKey};
-use crate::netfilter::{ClusterIps, Netfilter};
+use crate::netfilter::{ClusterIps, Netfilter, ServiceCidrs};
 use crate::plan::{GRACE, Op, Outcome, Plan, Summary, Usage};
 
 /// How long to wait before refused operations are tried again.
@@ -30,6 +31,7 @@ pub(super) struct Objects {
     node_addresses: watch::Sender<BTreeSet<IpAddr>>,
     locals: Locals,
     cluster_ips: ClusterIps,
+    service_cidrs: ServiceCidrs,
     netfilter: Netfilter,
     /// Operations that the kernel refused.
     refused: Vec<Op>,
@@ -54,14 +56,15 @@ pub(super) struct Tell {
 }
 
 impl Objects {
-    pub(super) fn new(plan: Plan, tables: Tables, node: Arc<str>, tell: Tell) -> Self {
+    pub(super) fn new(plan: Plan, tables: Tables, node: Arc<str>, mode: Mode, tell: Tell) -> Self {
         Self {
             plan,
             tables,
             locals: Locals::new(Arc::clone(&node), tell.local_endpoints),
             node,
             node_addresses: tell.node_addresses,
-            cluster_ips: ClusterIps::default(),
+            cluster_ips: ClusterIps::new(mode),
+            service_cidrs: ServiceCidrs::default(),
             netfilter: tell.netfilter,
             refused: Vec::new(),
             standing: Standing::default(),
@@ -174,12 +177,16 @@ impl Objects {
             }
         }
         let cluster_ips = self.cluster_ips.note(&update.changes);
+        let service_cidrs = self.service_cidrs.note(&update.changes);
         // Before they are served, so that no packet to them goes anywhere else in between.
         self.netfilter.add(cluster_ips.added);
         if !update.changes.is_empty() || (completes && self.plan.has_former()) {
             self.follow(update.changes, completes);
         }
         self.netfilter.remove(cluster_ips.gone);
+        if let Some(ranges) = service_cidrs {
+            self.netfilter.set_service_cidrs(ranges);
+        }
         if completes {
             self.netfilter.complete();
         }

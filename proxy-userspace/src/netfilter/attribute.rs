@@ -25,8 +25,19 @@ const NFTA_FIB_FLAGS: u16 = 3;
 const NFT_FIB_RESULT_ADDRTYPE: u32 = 3;
 const NFTA_FIB_F_DADDR: u32 = 1 << 1;
 
+const NFTA_CT_DREG: u16 = 1;
+const NFTA_CT_KEY: u16 = 2;
+const NFT_CT_STATE: u32 = 0;
+
+const NFTA_MASQ_FLAGS: u16 = 1;
+const NF_NAT_RANGE_PROTO_RANDOM_FULLY: u32 = 1 << 4;
+
+const NFTA_REJECT_TYPE: u16 = 1;
+const NFTA_REJECT_ICMP_CODE: u16 = 2;
+const NFT_REJECT_ICMP_UNREACH: u32 = 0;
+
 /// What a counter has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count {
     /// Packets.
     pub packets: u64,
@@ -97,6 +108,38 @@ pub(super) fn destination_type(register: Register) -> Expressions {
     }
 }
 
+/// Loads what conntrack calls the packet (a bit of `NF_CT_STATE_…`, in the machine's order) into a
+/// register.
+pub(super) fn conntrack_state(register: Register) -> Expressions {
+    Expressions::Other {
+        expression_type: "ct".to_owned(),
+        attributes: vec![
+            number(NFTA_CT_DREG, register.into()),
+            number(NFTA_CT_KEY, NFT_CT_STATE),
+        ],
+    }
+}
+
+/// Masquerades with a port that is drawn, so that two connections that begin at once do not get the
+/// same.
+pub(super) fn masquerade() -> Expressions {
+    Expressions::Other {
+        expression_type: "masq".to_owned(),
+        attributes: vec![number(NFTA_MASQ_FLAGS, NF_NAT_RANGE_PROTO_RANDOM_FULLY)],
+    }
+}
+
+/// Drops the packet and answers that its destination is unreachable, with a code of ICMP or ICMPv6.
+pub(super) fn reject(code: u8) -> Expressions {
+    Expressions::Other {
+        expression_type: "reject".to_owned(),
+        attributes: vec![
+            number(NFTA_REJECT_TYPE, NFT_REJECT_ICMP_UNREACH),
+            DefaultNla::new(NFTA_REJECT_ICMP_CODE, vec![code]),
+        ],
+    }
+}
+
 /// The value of the first attribute of a kind.
 pub(super) fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     all(attributes).find_map(|(own, value)| (own == kind).then_some(value))
@@ -117,11 +160,11 @@ pub(super) fn string(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-fn number(kind: u16, value: u32) -> DefaultNla {
+pub(super) fn number(kind: u16, value: u32) -> DefaultNla {
     DefaultNla::new(kind, value.to_be_bytes().to_vec())
 }
 
-fn text(kind: u16, value: &str) -> DefaultNla {
+pub(super) fn text(kind: u16, value: &str) -> DefaultNla {
     let mut bytes = value.as_bytes().to_vec();
     bytes.push(0);
     DefaultNla::new(kind, bytes)

@@ -7,7 +7,7 @@ use super::found::Found;
 use super::message::Request;
 use super::table::Table;
 
-/// What leads from the table that was found to the one that is wanted, sets that fit and counters
+/// What leads from the table that was found to the one that is wanted, a set that fits and counters
 /// as they are. A counter that is missing begins with what it last had, if that is known.
 ///
 /// Rules refer to chains, sets and counters, so they go first and come last.
@@ -29,11 +29,13 @@ pub(super) fn replace(
     let (kept, gone): (Vec<_>, Vec<_>) = shape
         .sets
         .iter()
-        .partition(|set| table.sets.contains(&&*set.name) && set.holds_addresses(table.family));
+        .partition(|set| set.is(table.set, table.family));
     let gone = gone.into_iter().filter(|set| !set.is_anonymous());
     all.extend(gone.map(|set| Request::delete_set(table, &set.name)));
-    let is_missing = |set: &str| kept.iter().all(|kept| kept.name != set);
-    all.extend(fill(table, is_missing, counts));
+    let is_wanted = |name: &str| table.counters.iter().any(|counter| counter.key() == name);
+    let counters = shape.counters.iter().filter(|name| !is_wanted(name));
+    all.extend(counters.map(|name| Request::delete_counter(table, name)));
+    all.extend(fill(table, kept.is_empty(), counts));
     all
 }
 
@@ -43,28 +45,22 @@ pub(super) fn rebuild(table: &Table, counts: &BTreeMap<String, Count>) -> Vec<Re
     // Deleting a table that is not there would be an error.
     let mut all = vec![
         Request::new_table(table),
-        Request::delete_table(table),
+        Request::delete_table(table.family, table.name),
         Request::new_table(table),
     ];
-    all.extend(fill(table, |_| true, counts));
+    all.extend(fill(table, true, counts));
     all
 }
 
-/// Makes everything in a table, and of its sets those that are missing.
-fn fill(
-    table: &Table,
-    is_missing: impl Fn(&str) -> bool,
-    counts: &BTreeMap<String, Count>,
-) -> Vec<Request> {
+/// Makes everything in a table, its set only if that is missing.
+fn fill(table: &Table, is_missing: bool, counts: &BTreeMap<String, Count>) -> Vec<Request> {
     let mut all = Vec::new();
-    for (set, id) in table.sets.iter().zip(1..) {
-        if is_missing(set) {
-            all.push(Request::new_set(table, set, id));
-        }
+    if is_missing {
+        all.push(Request::new_set(table, table.set, 1));
     }
     for counter in &table.counters {
-        let from = counts.get(*counter).copied().unwrap_or_default();
-        all.push(Request::new_counter(table, counter, from));
+        let from = counts.get(counter.key()).copied().unwrap_or_default();
+        all.push(Request::new_counter(table, *counter, from));
     }
     for chain in &table.chains {
         all.push(Request::new_chain(table, chain));

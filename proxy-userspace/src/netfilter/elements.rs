@@ -1,15 +1,17 @@
-//! Which addresses should be in a set, and which are.
+//! Which destinations should be in a set, and which are.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// A set of addresses: what is wanted, and what the kernel has been seen or made to hold.
+use super::destination::Destination;
+
+/// A set: what is wanted, and what the kernel has been seen or made to hold.
 #[derive(Debug, Default)]
 pub(super) struct Elements {
-    declared: BTreeSet<IpAddr>,
+    declared: BTreeSet<Destination>,
     /// What a former run left, until all is known that is declared.
     former: Former,
-    held: BTreeSet<IpAddr>,
+    held: BTreeSet<Destination>,
 }
 
 #[derive(Debug, Default)]
@@ -17,15 +19,15 @@ enum Former {
     /// Nobody has looked yet.
     #[default]
     Unknown,
-    Kept(BTreeSet<IpAddr>),
+    Kept(BTreeSet<Destination>),
     Over,
 }
 
-/// What leads from the addresses that are held to those that are wanted.
+/// What leads from what is held to what is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ElementChange {
-    pub(super) add: Vec<IpAddr>,
-    pub(super) remove: Vec<IpAddr>,
+    pub(super) add: Vec<Destination>,
+    pub(super) remove: Vec<Destination>,
 }
 
 impl ElementChange {
@@ -40,21 +42,25 @@ impl Elements {
         !self.declared.is_empty()
     }
 
-    /// How many addresses are wanted and held.
+    /// How many addresses are wanted and held, each with some port at least.
     pub(super) fn served(&self) -> usize {
-        self.held.iter().filter(|held| self.wants(held)).count()
+        let mut last: Option<IpAddr> = None;
+        let served = self.held.iter().filter(|held| self.wants(held));
+        // Those of an address stand side by side.
+        let is_new = |held: &&Destination| last.replace(held.address) != Some(held.address);
+        served.filter(is_new).count()
     }
 
-    /// An address is declared.
-    pub(super) fn declare(&mut self, address: IpAddr) {
-        self.declared.insert(address);
+    /// It is declared.
+    pub(super) fn declare(&mut self, destination: Destination) {
+        self.declared.insert(destination);
     }
 
-    /// An address is declared no more.
-    pub(super) fn withdraw(&mut self, address: IpAddr) {
-        self.declared.remove(&address);
+    /// It is declared no more.
+    pub(super) fn withdraw(&mut self, destination: Destination) {
+        self.declared.remove(&destination);
         if let Former::Kept(former) = &mut self.former {
-            former.remove(&address);
+            former.remove(&destination);
         }
     }
 
@@ -65,7 +71,7 @@ impl Elements {
 
     /// Notes what the kernel holds. What is there at first is of a former run; what comes to it
     /// later by anybody else is not wanted.
-    pub(super) fn note_held(&mut self, held: BTreeSet<IpAddr>) {
+    pub(super) fn note_held(&mut self, held: BTreeSet<Destination>) {
         if let Former::Unknown = self.former {
             self.former = Former::Kept(held.clone());
         }
@@ -84,34 +90,34 @@ impl Elements {
         }
     }
 
-    /// What there is to do about these addresses.
-    pub(super) fn change_of(&self, touched: &BTreeSet<IpAddr>) -> ElementChange {
+    /// What there is to do about these.
+    pub(super) fn change_of(&self, touched: &BTreeSet<Destination>) -> ElementChange {
         let mut change = ElementChange::default();
-        for address in touched {
-            match (self.held.contains(address), self.wants(address)) {
-                (false, true) => change.add.push(*address),
-                (true, false) => change.remove.push(*address),
+        for destination in touched {
+            match (self.held.contains(destination), self.wants(destination)) {
+                (false, true) => change.add.push(*destination),
+                (true, false) => change.remove.push(*destination),
                 _ => {}
             }
         }
         change
     }
 
-    /// Notes that an address was put into the set.
-    pub(super) fn note_added(&mut self, address: IpAddr) {
-        self.held.insert(address);
+    /// Notes that it was put into the set.
+    pub(super) fn note_added(&mut self, destination: Destination) {
+        self.held.insert(destination);
     }
 
-    /// Notes that an address was taken out of the set.
-    pub(super) fn note_removed(&mut self, address: IpAddr) {
-        self.held.remove(&address);
+    /// Notes that it was taken out of the set.
+    pub(super) fn note_removed(&mut self, destination: Destination) {
+        self.held.remove(&destination);
     }
 
-    fn wants(&self, address: &IpAddr) -> bool {
+    fn wants(&self, destination: &Destination) -> bool {
         let is_former = match &self.former {
-            Former::Kept(former) => former.contains(address),
+            Former::Kept(former) => former.contains(destination),
             Former::Unknown | Former::Over => false,
         };
-        is_former || self.declared.contains(address)
+        is_former || self.declared.contains(destination)
     }
 }

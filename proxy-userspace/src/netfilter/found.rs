@@ -1,13 +1,14 @@
 //! What the kernel has of a table.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use netlink_packet_core::Parseable as _;
 use netlink_packet_netfilter::nftables::{SetAttribute, SetFlags, SetMessage};
 
 use super::attribute::{Count, all, find, parse_object, string};
-use super::message::address_length;
+use super::destination::Destination;
+use super::message::key_length;
+use super::table::Set;
 use crate::model::Family;
 
 const NFTA_TABLE_NAME: u16 = 1;
@@ -23,8 +24,8 @@ const NFTA_DATA_VALUE: u16 = 1;
 pub(super) struct Found {
     pub(super) shape: Shape,
     pub(super) counters: BTreeMap<String, Count>,
-    /// Elements of the sets that were asked for.
-    pub(super) elements: BTreeMap<String, BTreeSet<IpAddr>>,
+    /// Elements of the set that was asked for.
+    pub(super) elements: BTreeSet<Destination>,
 }
 
 /// All that stays the same as long as nobody changes the table. Everything carries a handle that
@@ -50,9 +51,9 @@ pub(super) struct FoundSet {
 }
 
 impl FoundSet {
-    /// Whether it is a plain set of addresses.
-    pub(super) const fn holds_addresses(&self, family: Family) -> bool {
-        self.flags == 0 && self.key_length == address_length(family)
+    /// Whether it can serve as this set.
+    pub(super) fn is(&self, set: Set, family: Family) -> bool {
+        self.name == set.name && self.flags == 0 && self.key_length == key_length(set.key, family)
     }
 
     /// Whether it goes by itself, with the rule that it is a part of.
@@ -129,23 +130,16 @@ impl Found {
         }
     }
 
-    /// Takes elements of a set in.
+    /// Takes elements of the set in.
     ///
     /// Not by `SetElementMessage`, which takes seconds for ten thousand.
-    pub(super) fn note_elements(&mut self, set: &str, attributes: &[u8]) {
-        let elements = self.elements.entry(set.to_owned()).or_default();
+    pub(super) fn note_elements(&mut self, attributes: &[u8]) {
         let list = find(attributes, NFTA_SET_ELEM_LIST_ELEMENTS).unwrap_or_default();
-        elements.extend(all(list).filter_map(|(_, element)| {
+        self.elements.extend(all(list).filter_map(|(_, element)| {
             let key = find(element, NFTA_SET_ELEM_KEY)?;
-            address(find(key, NFTA_DATA_VALUE)?)
+            Destination::parse(find(key, NFTA_DATA_VALUE)?)
         }));
     }
-}
-
-fn address(value: &[u8]) -> Option<IpAddr> {
-    let v4 = <[u8; 4]>::try_from(value).map(IpAddr::from);
-    v4.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from))
-        .ok()
 }
 
 fn is_named(attributes: &[u8], kind: u16, name: &str) -> bool {

@@ -5,18 +5,23 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::IpAddr;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use super::events::Events;
+use super::accepts::Accepts;
+use super::counter::sum;
+use super::destination::Destination;
+use super::events::{Events, Foreign};
 use super::kept::Kept;
+use super::options::{Options, is_liberal};
 use super::socket::Connection;
 use super::state::State;
+use crate::config::Mode;
 use crate::model::Family;
 
 /// How often everything is looked at, if nothing gives a reason to.
@@ -32,10 +37,12 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// A wish.
 #[derive(Debug)]
 enum Command {
-    /// These are `ClusterIP`s now; to be told when they are in the set.
-    Add(BTreeSet<IpAddr>, SyncSender<()>),
-    /// These are none any more.
-    Remove(BTreeSet<IpAddr>),
+    /// A Service has these now; to be told when they are in the set.
+    Add(BTreeSet<Destination>, SyncSender<()>),
+    /// No Service has these any more.
+    Remove(BTreeSet<Destination>),
+    /// These are the ranges of cluster IPs.
+    ServiceCidrs(BTreeSet<IpNet>),
     /// All that is declared is known.
     Complete,
 }
@@ -47,27 +54,34 @@ pub struct Netfilter {
 }
 
 impl Netfilter {
-    /// Has packets to these `ClusterIP`s dropped if nobody translates them. It is in force when
-    /// this returns, unless the kernel is busy for more than 50 ms, or refuses.
+    /// Has packets to these `ClusterIP`s, or ports of them, dropped if nobody translates them. It is
+    /// in force when this returns, unless the kernel is busy for more than 50 ms, or refuses.
     ///
-    /// To be called before they are served.
-    pub fn add(&self, addresses: BTreeSet<IpAddr>) {
-        if addresses.is_empty() {
+    /// To be called before they are served, with what [`ClusterIps`](super::ClusterIps) of the
+    /// keeper's mode finds.
+    pub fn add(&self, destinations: BTreeSet<Destination>) {
+        if destinations.is_empty() {
             return;
         }
         let (done, is_done) = sync_channel(1);
-        let sent = self.commands.send(Command::Add(addresses, done));
+        let sent = self.commands.send(Command::Add(destinations, done));
         if sent.is_ok() && is_done.recv_timeout(PATIENCE).is_err() {
             debug!("nftables is busy: new Services are served before the drop is in force");
         }
     }
 
     /// Has packets to what was a `ClusterIP` left alone. To be called when it is served no more.
-    pub fn remove(&self, addresses: BTreeSet<IpAddr>) {
-        if !addresses.is_empty() {
+    pub fn remove(&self, destinations: BTreeSet<Destination>) {
+        if !destinations.is_empty() {
             // Nobody keeps the tables if the keeper has ended.
-            self.commands.send(Command::Remove(addresses)).ok();
+            self.commands.send(Command::Remove(destinations)).ok();
         }
+    }
+
+    /// Has packets dropped that open something to an address in these ranges which is no
+    /// `ClusterIP`; in the mode of nftables only.
+    pub fn set_service_cidrs(&self, ranges: BTreeSet<IpNet>) {
+        self.commands.send(Command::ServiceCidrs(ranges)).ok();
     }
 
     /// All that is declared was told: what is left of a former run goes.
@@ -80,11 +94,17 @@ impl Netfilter {
 pub struct Keeper {
     commands: mpsc::UnboundedReceiver<Command>,
     state: watch::Sender<State>,
+    options: Options,
     families: [Kept; 2],
+    accepts: [Accepts; 2],
     connection: Option<Connection>,
     events: Option<Events>,
+    /// When everything was last looked at, and when that is due again.
     looked: Instant,
     due: Instant,
+    /// The same for the accepts alone, if they are to be looked at before.
+    looked_at_accepts: Instant,
+    accepts_due: Option<Instant>,
     /// How long to wait before what was refused is tried again.
     retry: Duration,
 }
@@ -92,24 +112,33 @@ pub struct Keeper {
 enum Wake {
     Command(Command),
     /// Somebody else has changed something, or nobody would tell any more.
-    Foreign(io::Result<()>),
+    Foreign(io::Result<Foreign>),
     Due,
+    AcceptsDue,
     End,
 }
 
 impl Keeper {
     /// A keeper, what tells it its wishes, and where it tells how the tables are.
-    pub fn new() -> (Netfilter, Self, watch::Receiver<State>) {
+    pub fn new(options: Options) -> (Netfilter, Self, watch::Receiver<State>) {
         let (commands, wishes) = mpsc::unbounded_channel();
         let (state, states) = watch::channel(State::default());
         let keeper = Self {
             commands: wishes,
             state,
-            families: Family::ALL.map(Kept::new),
+            families: Family::ALL.map(|family| Kept::new(family, &options)),
+            accepts: Family::ALL.map(|family| {
+                let mark = options.masquerade_mark;
+                let is_wanted = options.mode == Mode::Iptables;
+                Accepts::new(family, is_wanted.then_some(mark))
+            }),
+            options,
             connection: None,
             events: None,
             looked: Instant::now(),
             due: Instant::now(),
+            looked_at_accepts: Instant::now(),
+            accepts_due: None,
             retry: RETRY,
         };
         (Netfilter { commands }, keeper, states)
@@ -124,15 +153,22 @@ impl Keeper {
             self.tell();
             match runtime.block_on(self.wait()) {
                 Wake::Command(command) => self.follow(command),
-                Wake::Foreign(noticed) => {
-                    if let Err(error) = noticed {
-                        debug!(%error, "changes of nftables are not told any more");
-                        self.events = None;
+                // What comes meanwhile is looked at together.
+                Wake::Foreign(Ok(foreign)) => {
+                    if foreign.ours {
+                        self.due = self.due.min(self.looked + PAUSE);
                     }
-                    // What comes meanwhile is looked at together.
+                    if foreign.accepts {
+                        self.accepts_due = Some(self.looked_at_accepts + PAUSE);
+                    }
+                }
+                Wake::Foreign(Err(error)) => {
+                    debug!(%error, "changes of nftables are not told any more");
+                    self.events = None;
                     self.due = self.due.min(self.looked + PAUSE);
                 }
                 Wake::Due => self.look(),
+                Wake::AcceptsDue => self.look_at_accepts(),
                 Wake::End => return,
             }
         }
@@ -146,9 +182,16 @@ impl Keeper {
                 None => std::future::pending().await,
             }
         };
+        let accepts_due = async {
+            match self.accepts_due {
+                Some(due) => tokio::time::sleep_until(due.into()).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             command = self.commands.recv() => command.map_or(Wake::End, Wake::Command),
             () = tokio::time::sleep_until(self.due.into()) => Wake::Due,
+            () = accepts_due => Wake::AcceptsDue,
             noticed = foreign => Wake::Foreign(noticed),
         }
     }
@@ -160,18 +203,22 @@ impl Keeper {
         let mut next = Some(first);
         while let Some(command) = next {
             match command {
-                Command::Add(addresses, done) => {
-                    for address in &addresses {
-                        self.kept(*address).elements.declare(*address);
+                Command::Add(destinations, done) => {
+                    for destination in &destinations {
+                        self.kept(*destination).elements.declare(*destination);
                     }
-                    touched.extend(addresses);
+                    touched.extend(destinations);
                     waiting.push(done);
                 }
-                Command::Remove(addresses) => {
-                    for address in &addresses {
-                        self.kept(*address).elements.withdraw(*address);
+                Command::Remove(destinations) => {
+                    for destination in &destinations {
+                        self.kept(*destination).elements.withdraw(*destination);
                     }
-                    touched.extend(addresses);
+                    touched.extend(destinations);
+                }
+                Command::ServiceCidrs(ranges) => {
+                    self.options.service_cidrs = ranges;
+                    self.want();
                 }
                 Command::Complete => {
                     for kept in &mut self.families {
@@ -186,6 +233,9 @@ impl Keeper {
             for kept in &mut self.families {
                 kept.update(connection, &touched);
             }
+        }
+        if self.families.iter().any(Kept::is_outdated) {
+            self.due = Instant::now();
         }
         if self.families.iter().any(Kept::has_refused) {
             self.due = self.due.min(Instant::now() + self.retry);
@@ -206,12 +256,14 @@ impl Keeper {
                 .inspect_err(|error| debug!(%error, "changes of nftables are not told"))
                 .ok();
         }
-        self.put_right();
-        if self
-            .families
-            .iter()
-            .any(|kept| kept.has_failed() || kept.has_refused())
-        {
+        self.options.drop_invalid = !is_liberal();
+        self.want();
+        self.with_connection(|keeper, connection| {
+            keeper.families.each_mut().map(|kept| kept.look(connection))
+        });
+        self.look_at_accepts();
+        let is_wrong = |kept: &Kept| kept.has_failed() || kept.has_refused();
+        if self.families.iter().any(is_wrong) || self.accepts.iter().any(Accepts::has_failed) {
             self.due = self.looked + self.retry;
             self.retry = CHECK.min(self.retry * 2);
         } else {
@@ -219,7 +271,32 @@ impl Keeper {
         }
     }
 
-    fn put_right(&mut self) {
+    /// Looks at the accepts and puts right what is wrong.
+    fn look_at_accepts(&mut self) {
+        self.looked_at_accepts = Instant::now();
+        self.accepts_due = None;
+        self.with_connection(|keeper, connection| {
+            keeper
+                .accepts
+                .each_mut()
+                .map(|accepts| accepts.look(connection))
+        });
+        if self.accepts.iter().any(Accepts::has_failed) {
+            self.due = self.due.min(self.looked_at_accepts + self.retry);
+        }
+    }
+
+    /// Has all tables be as the options are.
+    fn want(&mut self) {
+        for kept in &mut self.families {
+            kept.want(&self.options);
+        }
+    }
+
+    fn with_connection(
+        &mut self,
+        work: impl FnOnce(&mut Self, &mut Connection) -> [io::Result<()>; 2],
+    ) {
         let mut connection = match self.connection.take().map_or_else(Connection::open, Ok) {
             Ok(connection) => connection,
             Err(error) => {
@@ -229,10 +306,7 @@ impl Keeper {
                 return;
             }
         };
-        let results = self
-            .families
-            .each_mut()
-            .map(|kept| kept.look(&mut connection));
+        let results = work(self, &mut connection);
         // One that was not answered in time would be answered later, to something else.
         let is_lost = |result: &io::Result<()>| {
             let error = result.as_ref().err();
@@ -243,9 +317,9 @@ impl Keeper {
         }
     }
 
-    const fn kept(&mut self, address: IpAddr) -> &mut Kept {
+    const fn kept(&mut self, destination: Destination) -> &mut Kept {
         let [v4, v6] = &mut self.families;
-        match Family::of(address) {
+        match Family::of(destination.address) {
             Family::V4 => v4,
             Family::V6 => v6,
         }
@@ -253,18 +327,22 @@ impl Keeper {
 
     /// Tells those who look how the tables are, and the log when that has changed.
     fn tell(&self) {
-        let troubles: Vec<_> = self.families.iter().filter_map(Kept::trouble).collect();
+        let tables = self.families.iter().filter_map(Kept::trouble);
+        let accepts = self.accepts.iter().filter_map(Accepts::trouble);
+        let troubles: Vec<_> = tables.chain(accepts).collect();
+        let in_force = self.accepts.iter().filter(|accepts| accepts.is_in_force());
         let state = State {
             cluster_ips: self.families.iter().map(Kept::served).sum(),
             trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
-            dropped: self.families.iter().map(Kept::dropped).sum(),
+            counts: sum(self.families.iter().map(Kept::counts)),
+            accepts: in_force.map(Accepts::family).collect(),
         };
         let before = self.state.send_replace(state.clone());
         match (before.trouble, state.trouble) {
             (None, Some(trouble)) => {
-                warn!(%trouble, "late-attach drop not in force, trying again");
+                warn!(%trouble, "nftables rules not in force, trying again");
             }
-            (Some(_), None) => info!("late-attach drop in force"),
+            (Some(_), None) => info!("nftables rules in force"),
             _ => {}
         }
     }

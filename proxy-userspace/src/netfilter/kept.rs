@@ -2,20 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
 use std::time::Instant;
 
 use tracing::{debug, info, warn};
 
 use super::attribute::Count;
 use super::change::{rebuild, replace};
+use super::counter::{Counter, Counts};
+use super::destination::Destination;
 use super::elements::{ElementChange, Elements};
 use super::found::{Found, Shape};
 use super::kernel::{Refused, add, read, remove};
 use super::message::Request;
+use super::options::Options;
 use super::socket::Connection;
 use super::table::Table;
-use super::wanted::{CLUSTER_IPS, wanted};
+use super::wanted::wanted;
 use crate::log::Bursts;
 use crate::model::Family;
 
@@ -26,6 +28,8 @@ pub(super) struct Kept {
     pub(super) elements: Elements,
     /// How it was when it was last right.
     shape: Option<Shape>,
+    /// Whether another one is wanted than that which was made.
+    is_outdated: bool,
     /// What its counters last had: one that somebody deletes goes on from there.
     counts: BTreeMap<String, Count>,
     refused: Vec<Refused>,
@@ -36,11 +40,12 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn new(family: Family) -> Self {
+    pub(super) fn new(family: Family, options: &Options) -> Self {
         Self {
-            table: wanted(family),
+            table: wanted(family, options),
             elements: Elements::default(),
             shape: None,
+            is_outdated: false,
             counts: BTreeMap::new(),
             refused: Vec::new(),
             failure: None,
@@ -49,7 +54,19 @@ impl Kept {
         }
     }
 
-    /// Why packets to some `ClusterIP` are not dropped. A family without any misses nothing.
+    /// Another table may be wanted from now on, with the same set.
+    pub(super) fn want(&mut self, options: &Options) {
+        let table = wanted(self.table.family, options);
+        self.is_outdated |= table != self.table;
+        self.table = table;
+    }
+
+    /// Whether another table is wanted than that which was made.
+    pub(super) const fn is_outdated(&self) -> bool {
+        self.is_outdated
+    }
+
+    /// Why the table is not as it should be. A family without any misses nothing.
     pub(super) fn trouble(&self) -> Option<String> {
         let family = self.table.family;
         if !self.elements.is_used() {
@@ -58,10 +75,10 @@ impl Kept {
         if let Some(failure) = &self.failure {
             return Some(format!("{family}: {failure}"));
         }
-        let (address, error) = self.refused.first()?;
-        let count = self.refused.len();
+        let (destination, error) = self.refused.first()?;
+        let (count, address) = (self.refused.len(), destination.address);
         Some(format!(
-            "{family}: {count} ClusterIPs refused, {address}: {error}"
+            "{family}: {count} elements refused, {address}: {error}"
         ))
     }
 
@@ -70,7 +87,7 @@ impl Kept {
         self.failure.is_some()
     }
 
-    /// Whether some address was refused.
+    /// Whether something was refused.
     pub(super) const fn has_refused(&self) -> bool {
         !self.refused.is_empty()
     }
@@ -83,9 +100,11 @@ impl Kept {
         }
     }
 
-    /// Packets that it was last seen to have dropped.
-    pub(super) fn dropped(&self) -> u64 {
-        self.counts.values().map(|count| count.packets).sum()
+    /// What it was last seen to have counted.
+    pub(super) fn counts(&self) -> Counts {
+        let all = Counter::ALL.into_iter();
+        all.filter_map(|counter| Some((counter, *self.counts.get(counter.key())?)))
+            .collect()
     }
 
     /// It cannot even be looked at.
@@ -107,38 +126,38 @@ impl Kept {
         let is_new = self.shape.is_none();
         self.note(&found);
         let change = self.elements.change();
-        if is_same && change.is_empty() {
+        if is_same && !self.is_outdated && change.is_empty() {
             self.refused.clear();
             return Ok(());
         }
-        if !is_same {
-            if !is_new && self.bursts.admit("restored", self.start.elapsed()) {
+        if !is_same || self.is_outdated {
+            if !is_new && !is_same && self.bursts.admit("restored", self.start.elapsed()) {
                 warn!(%family, "somebody has changed the nftables table, putting it right");
             }
             self.replace(connection, &found, &change.add)?;
             let found = read(connection, &self.table)?;
             self.note(&found);
             self.shape = Some(found.shape);
+            self.is_outdated = false;
         }
         let change = self.elements.change();
         self.carry_out(connection, &change);
         if is_new {
-            let dropped = self.dropped();
-            info!(%family, cluster_ips = self.served(), dropped, "nftables table in place");
+            info!(%family, cluster_ips = self.served(), "nftables table in place");
         }
         Ok(())
     }
 
-    /// Everything in one batch; if some address is refused, everything but the addresses.
+    /// Everything in one batch; if some element is refused, everything but the elements.
     fn replace(
         &self,
         connection: &mut Connection,
         found: &Found,
-        missing: &[IpAddr],
+        missing: &[Destination],
     ) -> io::Result<()> {
         let requests = replace(&self.table, found, &self.counts);
         let mut all = requests.clone();
-        all.extend(Request::add_elements(&self.table, CLUSTER_IPS, missing));
+        all.extend(Request::add_elements(&self.table, missing));
         let Err(error) = connection.commit(&all) else {
             return Ok(());
         };
@@ -149,8 +168,8 @@ impl Kept {
         })
     }
 
-    /// Takes over what has become of these addresses.
-    pub(super) fn update(&mut self, connection: &mut Connection, touched: &BTreeSet<IpAddr>) {
+    /// Takes over what has become of these.
+    pub(super) fn update(&mut self, connection: &mut Connection, touched: &BTreeSet<Destination>) {
         // What could not be put right is not worth trying at every change.
         if self.failure.is_some() || self.shape.is_none() {
             return;
@@ -158,28 +177,26 @@ impl Kept {
         let family = self.table.family;
         let own = touched
             .iter()
-            .filter(|address| Family::of(**address) == family);
+            .filter(|own| Family::of(own.address) == family);
         let change = self.elements.change_of(&own.copied().collect());
         let before = std::mem::take(&mut self.refused);
         self.carry_out(connection, &change);
-        let others = before
-            .into_iter()
-            .filter(|(address, _)| !touched.contains(address));
+        let others = before.into_iter().filter(|(own, _)| !touched.contains(own));
         self.refused.extend(others);
     }
 
     fn carry_out(&mut self, connection: &mut Connection, change: &ElementChange) {
         let table = &self.table;
         // What goes makes room.
-        let mut refused = remove(connection, table, CLUSTER_IPS, &change.remove);
-        refused.extend(add(connection, table, CLUSTER_IPS, &change.add));
-        let left: BTreeSet<_> = refused.iter().map(|(address, _)| *address).collect();
-        let is_done = |address: &&IpAddr| !left.contains(*address);
-        for address in change.remove.iter().filter(is_done) {
-            self.elements.note_removed(*address);
+        let mut refused = remove(connection, table, &change.remove);
+        refused.extend(add(connection, table, &change.add));
+        let left: BTreeSet<_> = refused.iter().map(|(own, _)| *own).collect();
+        let is_done = |own: &&Destination| !left.contains(*own);
+        for destination in change.remove.iter().filter(is_done) {
+            self.elements.note_removed(*destination);
         }
-        for address in change.add.iter().filter(is_done) {
-            self.elements.note_added(*address);
+        for destination in change.add.iter().filter(is_done) {
+            self.elements.note_added(*destination);
         }
         self.refused = refused;
     }
@@ -188,7 +205,6 @@ impl Kept {
         let counts = found.counters.iter();
         self.counts
             .extend(counts.map(|(name, count)| (name.clone(), *count)));
-        let held = found.elements.get(CLUSTER_IPS).cloned();
-        self.elements.note_held(held.unwrap_or_default());
+        self.elements.note_held(found.elements.clone());
     }
 }

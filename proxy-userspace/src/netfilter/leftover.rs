@@ -3,51 +3,69 @@
 use std::fmt;
 use std::io;
 
-use super::kernel::{delete, read};
+use super::accepts;
+use super::found::Found;
+use super::message::Request;
 use super::socket::Connection;
-use super::table::Table;
-use super::wanted::{TABLE, wanted};
+use super::wanted::TABLE;
 use crate::model::Family;
 
-/// A table that is there.
+/// Something that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leftover(Family);
+pub enum Leftover {
+    /// The table of a family.
+    Table(Family),
+    /// Rules in somebody else's chain.
+    Accepts(Family),
+}
 
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let family = match self.0 {
+        let word = |family| match family {
             Family::V4 => "ip",
             Family::V6 => "ip6",
         };
-        write!(f, "nftables table {family} {TABLE}")
+        match *self {
+            Self::Table(family) => write!(f, "nftables table {} {TABLE}", word(family)),
+            Self::Accepts(family) => {
+                let (family, table, chain) = (word(family), accepts::TABLE, accepts::CHAIN);
+                write!(f, "nftables rules of {TABLE} in {family} {table} {chain}")
+            }
+        }
     }
 }
 
 impl Leftover {
     /// Deletes it with all that is in it.
     pub fn remove(self) -> io::Result<()> {
-        delete(&mut Connection::open()?, &table(self.0))
+        let mut connection = Connection::open()?;
+        match self {
+            Self::Table(family) => connection.commit(&[Request::delete_table(family, TABLE)]),
+            Self::Accepts(family) => accepts::remove(&mut connection, family),
+        }
     }
 }
 
-/// The tables of ours in the network namespace that the thread is in.
+/// What is ours in the network namespace that the thread is in.
 pub fn leftovers() -> io::Result<Vec<Leftover>> {
     let mut connection = Connection::open()?;
     let mut all = Vec::new();
     for family in Family::ALL {
         // A kernel may do without IPv6.
-        let found = read(&mut connection, &table(family));
-        if found.is_ok_and(|found| found.is_there()) {
-            all.push(Leftover(family));
+        if has_table(&mut connection, family).unwrap_or(false) {
+            all.push(Leftover::Table(family));
+        }
+        if accepts::is_left(&mut connection, family).unwrap_or(false) {
+            all.push(Leftover::Accepts(family));
         }
     }
     Ok(all)
 }
 
-/// Only what tells the table from others: nothing of what is in it.
-fn table(family: Family) -> Table {
-    Table {
-        sets: Vec::new(),
-        ..wanted(family)
+fn has_table(connection: &mut Connection, family: Family) -> io::Result<bool> {
+    let mut found = Found::default();
+    for attributes in connection.list(&Request::list_tables(family))? {
+        found.note_table(TABLE, attributes);
     }
+    Ok(found.is_there())
 }

@@ -1,19 +1,19 @@
 //! From a table to the messages that make it.
 
-use std::net::IpAddr;
-
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainMessage, Cmp, DataAttribute, Expressions, Hook as HookAttribute,
-    HookNumber, Immediate, InetHookNumber, ListAttribute, Lookup, NfTablesMessage, Operator,
-    Payload, Register, RuleAttribute, RuleMessage, SetAttribute, SetElementAttribute,
+    ChainAttribute, ChainMessage, DataAttribute, Hook as HookAttribute, HookNumber, InetHookNumber,
+    ListAttribute, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute, SetElementAttribute,
     SetElementList, SetElementMessage, SetFlags, SetMessage, TableAttribute, TableFlags,
-    TableMessage, Verdict, VerdictAttribute,
+    TableMessage,
 };
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
 use super::attribute::{self, Count};
-use super::table::{Chain, Hook, Statement, Table};
+use super::counter::Counter;
+use super::destination::Destination;
+use super::expressions::{address_length, expressions};
+use super::table::{Chain, Hook, Key, Kind, Set, Statement, Table};
 use crate::model::Family;
 
 /// A message of nftables with its flags.
@@ -23,20 +23,14 @@ pub(super) struct Request {
     pub(super) message: NetfilterMessage,
 }
 
-/// `NFT_PAYLOAD_NETWORK_HEADER`.
-const NETWORK_HEADER: u32 = 1;
-/// `NF_DROP`.
-const NF_DROP: u32 = 0;
 /// `NF_ACCEPT`.
 const NF_ACCEPT: u32 = 1;
-/// `RTN_LOCAL`.
-const RTN_LOCAL: u32 = 2;
 
-/// The kernel takes an attribute of up to 65,535 bytes; an IPv6 element takes 28.
-const ELEMENTS_EACH: usize = 2_000;
+/// The kernel takes an attribute of up to 65,535 bytes; a port of an IPv6 address takes 36.
+const ELEMENTS_EACH: usize = 1_800;
 
 impl Request {
-    fn new(family: Family, flags: u16, message: NfTablesMessage) -> Self {
+    pub(super) fn new(family: Family, flags: u16, message: NfTablesMessage) -> Self {
         let family = match family {
             Family::V4 => NetfilterProtoFamily::IPv4,
             Family::V6 => NetfilterProtoFamily::IPv6,
@@ -59,10 +53,10 @@ impl Request {
     }
 
     /// Deletes a table with all that is in it.
-    pub(super) fn delete_table(table: &Table) -> Self {
-        let attributes = vec![TableAttribute::Name(table.name.to_owned())];
+    pub(super) fn delete_table(family: Family, table: &str) -> Self {
+        let attributes = vec![TableAttribute::Name(table.to_owned())];
         let message = NfTablesMessage::DeleteTable(TableMessage { attributes });
-        Self::new(table.family, 0, message)
+        Self::new(family, 0, message)
     }
 
     /// Deletes all rules of a table.
@@ -93,13 +87,13 @@ impl Request {
     }
 
     /// Makes an empty set; `id` tells it from the others of its batch.
-    pub(super) fn new_set(table: &Table, set: &str, id: u32) -> Self {
+    pub(super) fn new_set(table: &Table, set: Set, id: u32) -> Self {
         let attributes = vec![
             SetAttribute::Table(table.name.to_owned()),
-            SetAttribute::Name(set.to_owned()),
+            SetAttribute::Name(set.name.to_owned()),
             SetAttribute::Flags(SetFlags::empty()),
-            SetAttribute::KeyType(key_type(table.family)),
-            SetAttribute::KeyLen(address_length(table.family)),
+            SetAttribute::KeyType(key_type(set.key, table.family)),
+            SetAttribute::KeyLen(key_length(set.key, table.family)),
             SetAttribute::Id(id),
         ];
         let message = NfTablesMessage::NewSet(SetMessage { attributes });
@@ -107,17 +101,30 @@ impl Request {
     }
 
     /// Makes a counter, or leaves the one that is there as it is.
-    pub(super) fn new_counter(table: &Table, counter: &str, from: Count) -> Self {
-        let attributes = attribute::counter(table.name, counter, from);
+    pub(super) fn new_counter(table: &Table, counter: Counter, from: Count) -> Self {
+        let attributes = attribute::counter(table.name, counter.key(), from);
         let message = NfTablesMessage::NewObject(attributes);
         Self::new(table.family, NLM_F_CREATE, message)
+    }
+
+    /// Deletes a counter, which no rule may name any more.
+    pub(super) fn delete_counter(table: &Table, counter: &str) -> Self {
+        let attributes = attribute::object(table.name, Some(counter));
+        Self::new(table.family, 0, NfTablesMessage::DeleteObject(attributes))
     }
 
     /// Makes a chain without rules.
     pub(super) fn new_chain(table: &Table, chain: &Chain) -> Self {
         let hook = match chain.hook {
             Hook::Prerouting => InetHookNumber::PreRouting,
+            Hook::Input => InetHookNumber::LocalIn,
+            Hook::Forward => InetHookNumber::Forward,
             Hook::Output => InetHookNumber::LocalOut,
+            Hook::Postrouting => InetHookNumber::PostRouting,
+        };
+        let kind = match chain.kind {
+            Kind::Filter => "filter",
+            Kind::Nat => "nat",
         };
         let hook = vec![
             HookAttribute::Number(HookNumber::Inet(hook)),
@@ -128,7 +135,7 @@ impl Request {
             ChainAttribute::Name(chain.name.to_owned()),
             ChainAttribute::Hook(hook),
             ChainAttribute::Policy(NF_ACCEPT),
-            ChainAttribute::Type("filter".to_owned()),
+            ChainAttribute::Type(kind.to_owned()),
         ];
         let message = NfTablesMessage::NewChain(ChainMessage { attributes });
         Self::new(table.family, NLM_F_CREATE, message)
@@ -148,17 +155,17 @@ impl Request {
         Self::new(table.family, NLM_F_CREATE | NLM_F_APPEND, message)
     }
 
-    /// Puts elements into a set. One that is there already is no error.
-    pub(super) fn add_elements(table: &Table, set: &str, addresses: &[IpAddr]) -> Vec<Self> {
-        let messages = elements(table, set, addresses).map(NfTablesMessage::NewSetElement);
+    /// Puts elements into the set. One that is there already is no error.
+    pub(super) fn add_elements(table: &Table, destinations: &[Destination]) -> Vec<Self> {
+        let messages = elements(table, destinations).map(NfTablesMessage::NewSetElement);
         messages
             .map(|message| Self::new(table.family, NLM_F_CREATE, message))
             .collect()
     }
 
-    /// Takes elements out of a set, all of which must be there.
-    pub(super) fn delete_elements(table: &Table, set: &str, addresses: &[IpAddr]) -> Vec<Self> {
-        let messages = elements(table, set, addresses).map(NfTablesMessage::DeleteSetElement);
+    /// Takes elements out of the set, all of which must be there.
+    pub(super) fn delete_elements(table: &Table, destinations: &[Destination]) -> Vec<Self> {
+        let messages = elements(table, destinations).map(NfTablesMessage::DeleteSetElement);
         messages
             .map(|message| Self::new(table.family, 0, message))
             .collect()
@@ -175,6 +182,16 @@ impl Request {
     pub(super) fn list_chains(family: Family) -> Self {
         let attributes = Vec::new();
         let message = NfTablesMessage::GetChain(ChainMessage { attributes });
+        Self::new(family, NLM_F_DUMP, message)
+    }
+
+    /// Asks for all rules of a chain.
+    pub(super) fn list_rules_of_chain(family: Family, table: &str, chain: &str) -> Self {
+        let attributes = vec![
+            RuleAttribute::Table(table.to_owned()),
+            RuleAttribute::Chain(chain.to_owned()),
+        ];
+        let message = NfTablesMessage::GetRule(RuleMessage { attributes });
         Self::new(family, NLM_F_DUMP, message)
     }
 
@@ -209,81 +226,39 @@ impl Request {
     }
 }
 
-fn elements(
-    table: &Table,
-    set: &str,
-    addresses: &[IpAddr],
-) -> impl Iterator<Item = SetElementMessage> {
-    addresses.chunks(ELEMENTS_EACH).map(move |addresses| {
-        let elements = addresses.iter().map(|address| {
-            let value = match address {
-                IpAddr::V4(address) => address.octets().to_vec(),
-                IpAddr::V6(address) => address.octets().to_vec(),
-            };
-            ListAttribute::Element(vec![SetElementAttribute::Key(DataAttribute::Value(value))])
+fn elements(table: &Table, all: &[Destination]) -> impl Iterator<Item = SetElementMessage> {
+    all.chunks(ELEMENTS_EACH).map(|some| {
+        let elements = some.iter().map(|destination| {
+            let value = DataAttribute::Value(destination.bytes());
+            ListAttribute::Element(vec![SetElementAttribute::Key(value)])
         });
         SetElementMessage {
             attributes: vec![
                 SetElementList::Table(table.name.to_owned()),
-                SetElementList::Set(set.to_owned()),
+                SetElementList::Set(table.set.name.to_owned()),
                 SetElementList::Elements(elements.collect()),
             ],
         }
     })
 }
 
-fn expressions(statement: Statement, family: Family) -> Vec<Expressions> {
-    match statement {
-        Statement::DestinationIn(set) => vec![
-            Expressions::Payload(vec![
-                Payload::DestinationRegister(Register::Reg1),
-                Payload::Base(NETWORK_HEADER),
-                Payload::Offset(destination_offset(family)),
-                Payload::Len(address_length(family)),
-            ]),
-            Expressions::Lookup(vec![
-                Lookup::Set(set.to_owned()),
-                Lookup::SourceRegister(Register::Reg1),
-            ]),
-        ],
-        Statement::DestinationElsewhere => vec![
-            attribute::destination_type(Register::Reg1),
-            Expressions::Cmp(vec![
-                Cmp::SourceRegister(Register::Reg1),
-                Cmp::Op(Operator::NotEqual),
-                Cmp::Data(DataAttribute::Value(RTN_LOCAL.to_ne_bytes().to_vec())),
-            ]),
-        ],
-        Statement::Count(counter) => vec![attribute::count(counter)],
-        Statement::Drop => vec![Expressions::Immediate(vec![
-            Immediate::DestinationRegister(Register::Verdict),
-            Immediate::Data(DataAttribute::Verdict(vec![VerdictAttribute::Code(
-                Verdict::Other(NF_DROP),
-            )])),
-        ])],
-    }
-}
-
-/// What the kernel does not look at; `nft` reads it as `ipv4_addr` and `ipv6_addr`.
-const fn key_type(family: Family) -> u32 {
-    match family {
+/// What the kernel does not look at; `nft` reads it as `ipv4_addr` or `ipv6_addr`, and behind that,
+/// six bits each, `inet_proto` and `inet_service`.
+const fn key_type(key: Key, family: Family) -> u32 {
+    let address = match family {
         Family::V4 => 7,
         Family::V6 => 8,
+    };
+    match key {
+        Key::Address => address,
+        Key::Port => address << 12 | 12 << 6 | 13,
     }
 }
 
-/// Bytes of an address.
-pub(super) const fn address_length(family: Family) -> u32 {
-    match family {
-        Family::V4 => 4,
-        Family::V6 => 16,
-    }
-}
-
-/// Bytes of the IP header before the destination.
-const fn destination_offset(family: Family) -> u32 {
-    match family {
-        Family::V4 => 16,
-        Family::V6 => 24,
+/// Bytes of a key.
+pub(super) const fn key_length(key: Key, family: Family) -> u32 {
+    match key {
+        Key::Address => address_length(family),
+        Key::Port => address_length(family) + 8,
     }
 }

@@ -23,6 +23,8 @@ fn cleanup_leaves_nothing_behind() {
     assert_eq!(3, names.len(), "{names:?}");
     assert_eq!(0, programs(&node, &names));
     let service = Service::new("web", 10).with(world.endpoints(1, &pods));
+    let chains = super::accepts::CHAINS;
+    nft(&node, chains);
     world.start_with(&service);
 
     let refused = run(&node, &["cleanup"]);
@@ -45,7 +47,8 @@ fn cleanup_leaves_nothing_behind() {
     let all = cleanup(&place(&node)).len();
     let least = 6 + maps.len() + 2;
     assert!((least..=least + 1).contains(&all), "{said}");
-    assert_eq!(all + 2, said.lines().count(), "{said}");
+    // Tables, and rules in tables of others.
+    assert_eq!(all + 4, said.lines().count(), "{said}");
     assert!(
         said.contains("would remove nftables table ip kube-lottery\n"),
         "{said}"
@@ -54,12 +57,16 @@ fn cleanup_leaves_nothing_behind() {
         said.contains("would remove nftables table ip6 kube-lottery\n"),
         "{said}"
     );
+    let rules = "would remove nftables rules of kube-lottery in ip filter FORWARD\n";
+    assert!(said.contains(rules), "{said}");
+    assert_eq!([2, 2], super::accepts::accepts(&node));
     assert_ne!("", listed(&node));
     assert_eq!(6, programs(&node, &names));
 
     assert!(run(&node, &["cleanup"]).status.success());
     assert_eq!(0, programs(&node, &names));
     assert_eq!("", listed(&node));
+    assert_eq!([0, 0], super::accepts::accepts(&node));
     assert!(!place(&node).folder().exists());
     wait_until("the kernel has freed the maps", || {
         maps.iter().all(|id| MapInfo::from_id(*id).is_err())

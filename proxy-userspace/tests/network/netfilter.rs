@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use kube_lottery::netfilter::{Keeper, Netfilter, State};
+use kube_lottery::config::{Config, Mode};
+use kube_lottery::netfilter::{Destination, Keeper, Netfilter, Options, State};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -15,31 +16,40 @@ use super::restart::say;
 use super::world::{World, is_long};
 
 /// What a `DaemonSet` grants, and nothing else.
-const SHIPPED: CapabilitySet = CapabilitySet::BPF
+pub(super) const SHIPPED: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::PERFMON);
 
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// A keeper in a network namespace that holds some capabilities only.
-struct Keeping<'a> {
-    netfilter: Netfilter,
+pub(super) struct Keeping<'a> {
+    pub(super) netfilter: Netfilter,
     states: watch::Receiver<State>,
     runtime: &'a Runtime,
 }
 
 impl Keeping<'_> {
     /// Waits until it says so.
-    fn wait_for(&mut self, is_so: impl FnMut(&State) -> bool) -> State {
+    pub(super) fn wait_for(&mut self, is_so: impl FnMut(&State) -> bool) -> State {
         let told = async { tokio::time::timeout(LIMIT, self.states.wait_for(is_so)).await };
         let told = self.runtime.block_on(told);
         told.expect("it says something else").unwrap().clone()
     }
 }
 
-fn keeping<T: Send>(
+/// What kube-proxy has by default, in a mode.
+pub(super) fn options(mode: Mode) -> Options {
+    Options::new(&Config {
+        mode,
+        ..Config::default()
+    })
+}
+
+pub(super) fn keeping<T: Send>(
     host: &Host,
     capabilities: CapabilitySet,
+    options: Options,
     work: impl FnOnce(Keeping<'_>) -> T + Send,
 ) -> T {
     let inside = || {
@@ -51,7 +61,7 @@ fn keeping<T: Send>(
         set_capabilities(None, sets)?;
         // Its threads take over what this one has.
         let runtime = Runtime::new()?;
-        let (netfilter, keeper, states) = Keeper::new();
+        let (netfilter, keeper, states) = Keeper::new(options);
         let thread = runtime.spawn_blocking(move || keeper.run());
         let done = work(Keeping {
             netfilter,
@@ -64,10 +74,10 @@ fn keeping<T: Send>(
     host.namespace.enter(inside).unwrap()
 }
 
-fn addresses(count: u32) -> BTreeSet<IpAddr> {
+fn addresses(count: u32) -> BTreeSet<Destination> {
     let v4 = (0..count).map(|n| IpAddr::from((0x0a60_0000 + n).to_be_bytes()));
     let v6 = (0..count).map(|n| IpAddr::from((0xfd_u128 << 120 | u128::from(n)).to_be_bytes()));
-    v4.chain(v6).collect()
+    v4.chain(v6).map(Destination::address).collect()
 }
 
 #[test]
@@ -76,7 +86,7 @@ fn the_shipped_capabilities_are_enough() {
         return;
     };
     let node = world.lab.node(1);
-    let state = keeping(&node, SHIPPED, |mut keeping| {
+    let state = keeping(&node, SHIPPED, options(Mode::Nftables), |mut keeping| {
         keeping.netfilter.add(addresses(5));
         keeping.wait_for(|state| state.cluster_ips == 10)
     });
@@ -91,7 +101,7 @@ fn without_them_it_says_so_as_soon_as_something_is_missed() {
     };
     let node = world.lab.node(1);
     let without = SHIPPED.difference(CapabilitySet::NET_ADMIN);
-    keeping(&node, without, |mut keeping| {
+    keeping(&node, without, options(Mode::Nftables), |mut keeping| {
         assert_eq!(None, keeping.states.borrow_and_update().trouble);
         keeping.netfilter.add(addresses(1));
         let state = keeping.wait_for(|state| state.trouble.is_some());
@@ -115,9 +125,9 @@ fn ten_thousand_cluster_ips() {
     };
     let node = world.lab.node(1);
     let all = addresses(10_000);
-    let one = IpAddr::from([192, 0, 2, 1]);
+    let one = Destination::address(IpAddr::from([192, 0, 2, 1]));
     let began = Instant::now();
-    let (loaded, added) = keeping(&node, SHIPPED, |mut keeping| {
+    let (loaded, added) = keeping(&node, SHIPPED, options(Mode::Nftables), |mut keeping| {
         keeping.netfilter.add(all.clone());
         keeping.wait_for(|state| state.cluster_ips == all.len());
         let loaded = began.elapsed();
@@ -126,7 +136,7 @@ fn ten_thousand_cluster_ips() {
         (loaded, began.elapsed())
     });
     let began = Instant::now();
-    let completed = keeping(&node, SHIPPED, |mut keeping| {
+    let completed = keeping(&node, SHIPPED, options(Mode::Nftables), |mut keeping| {
         keeping.netfilter.add(all.clone());
         keeping.wait_for(|state| state.cluster_ips == all.len() + 1);
         let adopted = began.elapsed();
@@ -134,7 +144,7 @@ fn ten_thousand_cluster_ips() {
         keeping.wait_for(|state| state.cluster_ips == all.len());
         (adopted, began.elapsed())
     });
-    assert!(!listed(&node).contains(&one.to_string()));
+    assert!(!listed(&node).contains(&one.address.to_string()));
     say(&format!(
         "{} ClusterIPs: loaded in {loaded:.1?}, one more in {added:.1?}, found again in {:.1?}, \
          what is not declared any more gone in {:.1?}",

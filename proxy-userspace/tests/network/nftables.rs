@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kube_lottery::netfilter::{Counter, counts};
 use xtask::lab::manifest::Service;
 use xtask::lab::{Family, Host};
 
@@ -46,10 +47,15 @@ pub(super) fn listed(host: &Host) -> String {
     all
 }
 
-/// How many packets were dropped.
+/// How many packets were dropped because nobody had translated them.
 pub(super) fn counted(host: &Host) -> u64 {
-    let counts = || Ok(kube_lottery::netfilter::counts()?);
-    host.namespace.enter(counts).unwrap().packets
+    packets(host, Counter::Untranslated)
+}
+
+/// How many packets a counter of ours has seen.
+pub(super) fn packets(host: &Host, counter: Counter) -> u64 {
+    let counts = host.namespace.enter(|| Ok(counts()?)).unwrap();
+    counts.get(&counter).copied().unwrap_or_default().packets
 }
 
 const TABLES: &str = "\
@@ -127,11 +133,13 @@ fn what_anybody_else_changes_is_put_right_under_traffic() {
         |_| {
             for change in [
                 "flush table ip kube-lottery",
-                "flush set ip kube-lottery cluster-ips",
+                "flush set ip kube-lottery cluster-ip-ports",
+                "flush chain ip kube-lottery masquerade",
+                "add rule ip6 kube-lottery clear-input drop",
                 "delete table ip6 kube-lottery",
                 "delete table ip kube-lottery\ndelete table ip6 kube-lottery",
-                "delete element ip kube-lottery cluster-ips { 10.96.0.10 }",
-                "add element ip kube-lottery cluster-ips { 10.244.1.10, 192.0.2.1 }",
+                "delete element ip kube-lottery cluster-ip-ports { 10.96.0.10 . tcp . 80 }",
+                "add element ip kube-lottery cluster-ip-ports { 10.244.1.10 . udp . 8080 }",
                 "insert rule ip kube-lottery prerouting accept",
                 "add table ip kube-lottery { flags dormant; }",
                 "add chain ip6 kube-lottery strange { type filter hook input priority 0; policy drop; }",
@@ -140,8 +148,8 @@ fn what_anybody_else_changes_is_put_right_under_traffic() {
                 "add quota ip kube-lottery strange { 10 mbytes }",
                 "flush chain ip kube-lottery output
              flush chain ip kube-lottery prerouting
-             delete set ip kube-lottery cluster-ips
-             add set ip kube-lottery cluster-ips { type inet_service; }",
+             delete set ip kube-lottery cluster-ip-ports
+             add set ip kube-lottery cluster-ip-ports { type inet_service; }",
             ] {
                 let paused = Paused::new(world.pid());
                 nft(&node, change);
@@ -225,7 +233,7 @@ fn a_table_that_cannot_be_had_is_told_once_and_costs_nothing_else() {
     world.start_with(&service);
     let status = world.look(&["status"]);
     assert_eq!(1, status.code, "{status:?}");
-    let line = "Wrong      late-attach drop not in force: IPv4: Operation not permitted";
+    let line = "Wrong      nftables rules not in force: IPv4: Operation not permitted";
     assert!(status.text.contains(line), "{}", status.text);
     let ((), _) = during(
         &client,
@@ -241,7 +249,7 @@ fn a_table_that_cannot_be_had_is_told_once_and_costs_nothing_else() {
             });
         },
     );
-    let told = world.log().matches("late-attach drop not in force").count();
+    let told = world.log().matches("nftables rules not in force").count();
     assert_eq!(1, told, "{}", world.log());
 
     drop(stdin);

@@ -32,6 +32,16 @@ pub fn packets(node: &Namespace, counter: &str) -> Result<u64> {
     parse_packets(&text).with_context(|| format!("nft counter {counter}: {text}"))
 }
 
+/// How many packets a counter of the proxy's own tables has seen, both families together; none where
+/// there is no such table.
+pub fn packets_of_proxy(node: &Namespace, counter: &str) -> u64 {
+    let listed = ["ip", "ip6"].map(|family| {
+        let args = ["list", "counter", family, "kube-lottery", counter];
+        command::output(node.command("nft").args(args)).unwrap_or_default()
+    });
+    listed.iter().filter_map(|text| parse_packets(text)).sum()
+}
+
 fn parse_packets(text: &str) -> Option<u64> {
     let mut words = text.split_whitespace();
     words.find(|word| *word == "packets")?;

@@ -107,6 +107,15 @@ pub fn complaints(lab: &Lab, vips: &[IpAddr]) -> Result<Vec<String>> {
                 ));
             }
         }
+        // The proxy drops them before the firewall sees them.
+        let packets = firewall::packets_of_proxy(&node.namespace, firewall::INVALID);
+        if packets != 0 {
+            found.push(format!(
+                "{}: {packets} packets counted as {} by the proxy",
+                node.name,
+                firewall::INVALID
+            ));
+        }
         let entries = conntrack(&node.namespace)?;
         let seen: Vec<_> = entries
             .iter()

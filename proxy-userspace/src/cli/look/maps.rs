@@ -84,8 +84,8 @@ pub(super) fn counters(directory: &Path) -> Result<Vec<Counter>> {
     let mut all: Vec<_> = all.into_iter().map(Counter::from).collect();
     // The maps of another network namespace can be read from here, its nftables cannot.
     let is_here = Place::here(Path::new(ROOT)).is_ok_and(|place| place.pins() == directory);
-    if is_here && let Ok(count) = netfilter::counts() {
-        all.push(Counter::untranslated(count.packets));
+    if is_here && let Ok(counts) = netfilter::counts() {
+        all.extend(counts.into_iter().map(Counter::from));
     }
     Ok(all)
 }

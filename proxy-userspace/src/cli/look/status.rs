@@ -184,7 +184,7 @@ fn wrong(status: &Status) -> Vec<String> {
     let impaired = status.devices.impaired.iter();
     all.extend(impaired.map(|device| format!("{}: {}", device.name, device.reason)));
     if let Some(trouble) = &status.netfilter.trouble {
-        all.push(format!("late-attach drop not in force: {trouble}"));
+        all.push(format!("nftables rules not in force: {trouble}"));
     }
     if status.tables.refused > 0 {
         all.push(format!(

@@ -4,18 +4,23 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use netlink_packet_core::NetlinkBuffer;
+use proxy_common::net::Proto;
 
 use super::super::batch::{Batch, append};
-use super::super::events::is_foreign;
+use super::super::counter::Counter;
+use super::super::destination::Destination;
+use super::super::events::{Foreign, foreign};
 use super::super::found::Found;
 use super::super::message::Request;
-use super::super::wanted::{CLUSTER_IPS, wanted};
-use super::{address, replace};
+use super::super::table::{Set, Statement, Table};
+use super::super::wanted::CLUSTER_IPS;
+use super::{address, of_addresses, replace, wanted};
+use crate::config::Mode;
 use crate::model::Family;
 
 /// Each with the headers of netlink and netfilter first, then an attribute a line. Lengths and
-/// kinds are in the machine's order, values in the network's; but for the `RTN_LOCAL` of `cmp`,
-/// which `fib` loads in the machine's.
+/// kinds are in the machine's order, values in the network's; but for the bits of the mark and the
+/// `RTN_LOCAL` of `cmp`, which `meta` and `fib` load in the machine's.
 #[cfg(target_endian = "little")]
 const MESSAGES: [(&str, &str); 12] = [
     (
@@ -63,10 +68,20 @@ const MESSAGES: [(&str, &str); 12] = [
     (
         "its rule",
         "\
-         50010000 060a010c 05010000 00000000 02000000
+         e4010000 060a010c 05010000 00000000 02000000
            11000100 6b756265 2d6c6f74 74657279 00000000
            0f000200 70726572 6f757469 6e670000
-           18010480
+           ac010480
+             24000180
+               09000100 6d657461 00000000
+               14000280 08000200 00000003 08000100 00000001
+             44000180
+               0c000100 62697477 69736500
+               34000280 08000100 00000001 08000200 00000001 08000300 00000004
+                 0c000580 08000100 00000000 0c000480 08000100 00800000
+             2c000180
+               08000100 636d7000
+               20000280 08000100 00000001 08000200 00000000 0c000380 08000100 00000000
              34000180
                0c000100 7061796c 6f616400
                24000280 08000100 00000001 08000200 00000001 08000300 00000010 08000400 00000004
@@ -99,10 +114,20 @@ const MESSAGES: [(&str, &str); 12] = [
     (
         "its rule",
         "\
-         4c010000 060a010c 07010000 00000000 02000000
+         e0010000 060a010c 07010000 00000000 02000000
            11000100 6b756265 2d6c6f74 74657279 00000000
            0b000200 6f757470 75740000
-           18010480
+           ac010480
+             24000180
+               09000100 6d657461 00000000
+               14000280 08000200 00000003 08000100 00000001
+             44000180
+               0c000100 62697477 69736500
+               34000280 08000100 00000001 08000200 00000001 08000300 00000004
+                 0c000580 08000100 00000000 0c000480 08000100 00800000
+             2c000180
+               08000100 636d7000
+               20000280 08000100 00000001 08000200 00000000 0c000380 08000100 00000000
              34000180
                0c000100 7061796c 6f616400
                24000280 08000100 00000001 08000200 00000001 08000300 00000010 08000400 00000004
@@ -151,15 +176,31 @@ const MESSAGES: [(&str, &str); 12] = [
     ),
 ];
 
+/// With nothing but the drop of what nobody translates, in the mode of nftables.
+fn smaller() -> Table {
+    let mut table = of_addresses(Family::V4);
+    table
+        .counters
+        .retain(|counter| *counter == Counter::Untranslated);
+    let names = ["prerouting", "output"];
+    table.chains.retain(|chain| names.contains(&chain.name));
+    for chain in &mut table.chains {
+        chain
+            .rules
+            .retain(|rule| rule.contains(&Statement::Count(Counter::Untranslated)));
+    }
+    table
+}
+
 #[test]
 #[cfg(target_endian = "little")]
 fn a_batch_is_these_bytes() {
-    let table = wanted(Family::V4);
+    let table = smaller();
     let mut requests = replace(&table, &Found::default(), &BTreeMap::new());
     let both = [address(10), address(11)];
-    requests.extend(Request::add_elements(&table, CLUSTER_IPS, &both));
-    requests.extend(Request::delete_elements(&table, CLUSTER_IPS, &both[..1]));
-    requests.push(Request::delete_table(&table));
+    requests.extend(Request::add_elements(&table, &both));
+    requests.extend(Request::delete_elements(&table, &both[..1]));
+    requests.push(Request::delete_table(Family::V4, table.name));
     let batch = Batch::new(&requests, 0x100);
     assert_eq!((0x100, 0x10a), (batch.first, batch.last));
     let all = messages(&batch.bytes);
@@ -176,7 +217,7 @@ fn ipv6_has_its_own_place_and_length_of_the_destination() {
         .into_iter()
         .zip(["00000010 08000400 00000004", "00000018 08000400 00000010"])
     {
-        let table = wanted(family);
+        let table = of_addresses(family);
         let rule = Request::new_rule(&table, &table.chains[0], &table.chains[0].rules[0]);
         let mut bytes = Vec::new();
         append(&mut bytes, &rule, 1);
@@ -187,18 +228,18 @@ fn ipv6_has_its_own_place_and_length_of_the_destination() {
 
 #[test]
 fn thousands_of_elements_are_cut_into_attributes_that_can_be_told() {
-    let table = wanted(Family::V6);
+    let table = wanted(Family::V6, Mode::Iptables);
     let all: Vec<_> = (0..10_000_u128)
-        .map(|n| std::net::IpAddr::from(n.to_be_bytes()))
+        .map(|n| Destination::port(n.to_be_bytes().into(), Proto::TCP, 80))
         .collect();
-    let requests = Request::add_elements(&table, CLUSTER_IPS, &all);
+    let requests = Request::add_elements(&table, &all);
     let batch = Batch::new(&requests, 1);
     let mut found = Found::default();
     for request in &requests {
         assert!(super::attributes(request).len() < 65_535);
-        found.note_elements(CLUSTER_IPS, &super::attributes(request));
+        found.note_elements(&super::attributes(request));
     }
-    assert!(found.elements[CLUSTER_IPS].iter().eq(&all));
+    assert!(found.elements.iter().eq(&all));
     assert_eq!(requests.len() + 2, messages(&batch.bytes).len());
 }
 
@@ -211,26 +252,46 @@ fn only_what_others_do_to_our_tables_is_foreign() {
         NetlinkBuffer::new(&mut bytes).set_port_number(port);
         bytes
     };
-    let table = wanted(Family::V6);
+    let (ours, none) = (
+        Foreign {
+            ours: true,
+            accepts: false,
+        },
+        Foreign::default(),
+    );
+    let table = of_addresses(Family::V6);
+    let delete_table = |name| Request::delete_table(Family::V6, name);
+    let strange = Set {
+        name: "strange",
+        ..CLUSTER_IPS
+    };
     let mut other = table.clone();
     other.name = "kube-proxy";
     let touching = [
-        Request::delete_table(&table),
+        delete_table(table.name),
         Request::delete_chain(&table, "output"),
         Request::delete_rules(&table),
-        Request::new_set(&table, "strange", 1),
-        Request::add_elements(&table, CLUSTER_IPS, &[address(1)]).remove(0),
-        Request::new_counter(&table, "strange", super::Count::default()),
+        Request::new_set(&table, strange, 1),
+        Request::add_elements(&table, &[address(1)]).remove(0),
+        Request::new_counter(&table, Counter::Invalid, super::Count::default()),
     ];
     for request in &touching {
-        assert!(is_foreign(&by(78, request), own), "{request:?}");
-        assert!(!is_foreign(&by(77, request), own), "{request:?}");
+        assert_eq!(ours, foreign(&by(78, request), own), "{request:?}");
+        assert_eq!(none, foreign(&by(77, request), own), "{request:?}");
         let both = [by(77, request), by(78, request)].concat();
-        assert!(is_foreign(&both, own), "{request:?}");
+        assert_eq!(ours, foreign(&both, own), "{request:?}");
     }
-    assert!(!is_foreign(&by(78, &Request::delete_table(&other)), own));
+    assert_eq!(none, foreign(&by(78, &delete_table(other.name)), own));
     let others = [by(78, &Request::delete_rules(&other)), by(78, &touching[0])].concat();
-    assert!(is_foreign(&others, own));
+    assert_eq!(ours, foreign(&others, own));
+    // Where rules of ours may be, too.
+    let filter = delete_table("filter");
+    let accepts = Foreign {
+        ours: false,
+        accepts: true,
+    };
+    assert_eq!(accepts, foreign(&by(78, &filter), own));
+    assert_eq!(none, foreign(&by(77, &filter), own));
 }
 
 /// Each message in words of four bytes.

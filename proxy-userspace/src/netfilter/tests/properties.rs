@@ -1,19 +1,21 @@
 //! Whatever happens in whatever order, the set ends with what it should hold.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
+use super::super::accepts::FoundAccept as Accept;
 use super::super::addresses::ClusterIps;
 use super::super::batch::replies;
+use super::super::destination::Destination;
 use super::super::elements::{ElementChange, Elements};
-use super::super::events::is_foreign;
+use super::super::events::foreign;
 use super::super::found::Found;
-use super::super::wanted::{CLUSTER_IPS, TABLE};
-use super::address;
-use crate::model::{Change, Object, ObjectKey, ObjectName, Service};
+use super::super::wanted::TABLE;
+use super::{MODES, address};
+use crate::config::Mode;
+use crate::model::{Change, Object, ObjectKey, ObjectName, Protocol, Service, ServicePort};
 
 /// What can happen to a set.
 #[derive(Clone, Debug)]
@@ -47,8 +49,8 @@ fn event() -> impl Strategy<Value = Event> {
 /// The set in the kernel.
 #[derive(Debug, Default)]
 struct Kernel {
-    held: BTreeSet<IpAddr>,
-    refuses: BTreeSet<IpAddr>,
+    held: BTreeSet<Destination>,
+    refuses: BTreeSet<Destination>,
 }
 
 impl Kernel {
@@ -66,8 +68,38 @@ impl Kernel {
     }
 }
 
-fn addresses(all: &BTreeSet<u8>) -> BTreeSet<IpAddr> {
+fn addresses(all: &BTreeSet<u8>) -> BTreeSet<Destination> {
     all.iter().copied().map(address).collect()
+}
+
+fn service(name: ObjectName, addresses: &BTreeSet<u8>, ports: &BTreeSet<u8>) -> Service {
+    let cluster_ips = addresses.iter().map(|own| address(*own).address).collect();
+    let ports = ports.iter().map(|own| ServicePort {
+        name: own.to_string().into(),
+        protocol: [Protocol::Tcp, Protocol::Udp][usize::from(own % 2)],
+        port: u16::from(own / 2) + 80,
+        node_port: 0,
+    });
+    Service::new(name, cluster_ips, ports.collect())
+}
+
+/// What these Services have together.
+fn guarded(mode: Mode, services: &BTreeMap<u8, Service>) -> BTreeSet<Destination> {
+    let mut all = BTreeSet::new();
+    for service in services.values() {
+        for address in &service.cluster_ips {
+            match mode {
+                Mode::Nftables => drop(all.insert(Destination::address(*address))),
+                Mode::Iptables => all.extend(
+                    service
+                        .ports
+                        .iter()
+                        .map(|port| Destination::port(*address, port.protocol.into(), port.port)),
+                ),
+            }
+        }
+    }
+    all
 }
 
 proptest! {
@@ -128,46 +160,45 @@ proptest! {
     }
 
     #[test]
-    fn cluster_ips_are_those_of_any_service(
-        steps in vec(vec((0..4_u8, some()), 1..4), 1..12),
+    fn what_is_guarded_is_that_of_any_service(
+        steps in vec(vec((0..4_u8, some(), some()), 1..4), 1..12),
     ) {
-        let mut ips = ClusterIps::default();
-        let mut services = BTreeMap::new();
-        for step in steps {
-            let of = |services: &BTreeMap<u8, BTreeSet<IpAddr>>| -> BTreeSet<IpAddr> {
-                services.values().flatten().copied().collect()
-            };
-            let before = of(&services);
-            let mut changes = Vec::new();
-            for (service, some) in step {
-                let name = ObjectName::new("default", &service.to_string());
-                let some = addresses(&some);
-                changes.push(if some.is_empty() {
-                    services.remove(&service);
-                    Change::Gone(ObjectKey::Service(name))
-                } else {
-                    services.insert(service, some.clone());
-                    let cluster_ips = some.into_iter().collect();
-                    Change::Set(Object::Service(Service::new(name, cluster_ips, Vec::new()).into()))
-                });
+        for mode in MODES {
+            let mut ips = ClusterIps::new(mode);
+            let mut services = BTreeMap::new();
+            for step in &steps {
+                let before = guarded(mode, &services);
+                let mut changes = Vec::new();
+                for (number, some, ports) in step {
+                    let name = ObjectName::new("default", &number.to_string());
+                    changes.push(if some.is_empty() {
+                        services.remove(number);
+                        Change::Gone(ObjectKey::Service(name))
+                    } else {
+                        let service = service(name, some, ports);
+                        services.insert(*number, service.clone());
+                        Change::Set(Object::Service(service.into()))
+                    });
+                }
+                let delta = ips.note(&changes);
+                let after = guarded(mode, &services);
+                prop_assert_eq!(&after - &before, delta.added);
+                prop_assert_eq!(&before - &after, delta.gone);
             }
-            let delta = ips.note(&changes);
-            let after = of(&services);
-            prop_assert_eq!(after.difference(&before).copied().collect::<BTreeSet<_>>(), delta.added);
-            prop_assert_eq!(before.difference(&after).copied().collect::<BTreeSet<_>>(), delta.gone);
         }
     }
 
     #[test]
     fn nothing_that_comes_from_a_socket_is_a_panic(bytes in vec(any::<u8>(), 0..200)) {
         replies(&bytes).for_each(drop);
-        is_foreign(&bytes, Some(1));
+        foreign(&bytes, Some(1));
         let mut found = Found::default();
         found.note_table(TABLE, bytes.clone());
         found.note_chain(TABLE, bytes.clone());
         found.note_rule(TABLE, bytes.clone());
         found.note_set(TABLE, &bytes);
         found.note_object(TABLE, &bytes);
-        found.note_elements(CLUSTER_IPS, &bytes);
+        found.note_elements(&bytes);
+        Accept::parse(&bytes);
     }
 }

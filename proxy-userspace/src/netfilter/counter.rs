@@ -1,0 +1,78 @@
+//! What the tables count.
+
+use std::collections::BTreeMap;
+
+pub use super::attribute::Count;
+
+/// A counter of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Counter {
+    /// Packets to a Service that nobody has translated.
+    Untranslated,
+    /// Packets to an address that no Service has.
+    Unallocated,
+    /// Forwarded packets that conntrack knows nothing of.
+    Invalid,
+    /// Packets that were rejected.
+    Rejected,
+}
+
+/// What counters have counted, both families together. One that is not there has counted nothing.
+pub type Counts = BTreeMap<Counter, Count>;
+
+/// What several have counted together.
+pub(super) fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {
+    let mut sum = Counts::new();
+    for (counter, count) in all.into_iter().flatten() {
+        let own = sum.entry(counter).or_default();
+        own.packets += count.packets;
+        own.bytes += count.bytes;
+    }
+    sum
+}
+
+impl Counter {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Untranslated,
+        Self::Unallocated,
+        Self::Invalid,
+        Self::Rejected,
+    ];
+
+    /// What it is called in the tables.
+    pub(super) const fn key(self) -> &'static str {
+        match self {
+            Self::Untranslated => "untranslated",
+            Self::Unallocated => "unallocated",
+            Self::Invalid => "invalid",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    /// What it is called beside the counters of the programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Untranslated => "drop-untranslated",
+            Self::Unallocated => "drop-unallocated",
+            Self::Invalid => "drop-invalid",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    /// One line that says what it counts.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Untranslated => {
+                "dropped: to a ClusterIP and translated by nobody: no program serves its device yet"
+            }
+            Self::Unallocated => {
+                "dropped: to an address in a ServiceCIDR that is no Service's ClusterIP"
+            }
+            Self::Invalid => {
+                "dropped: forwarded, and of no connection that conntrack knows (ct state invalid)"
+            }
+            Self::Rejected => "rejected with port unreachable: no endpoint, or no such port",
+        }
+    }
+}

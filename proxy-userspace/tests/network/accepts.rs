@@ -1,0 +1,189 @@
+//! The two accepts in the chain FORWARD of `iptables-nft`.
+
+use std::net::SocketAddr;
+
+use kube_lottery::config::Mode;
+use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::manifest::Service;
+use xtask::lab::{Family, Host};
+
+use super::marks::{MASQUERADE, mark};
+use super::netfilter::{SHIPPED, keeping, options};
+use super::nftables::nft;
+use super::world::{World, serve, wait_until};
+
+/// The chains as `iptables-nft` makes them, with the policy that Docker sets.
+pub(super) const CHAINS: &str = "\
+table ip filter { chain FORWARD { type filter hook forward priority filter; policy drop; } }
+table ip6 filter { chain FORWARD { type filter hook forward priority filter; policy drop; } }
+";
+
+const COMMANDS: [&str; 2] = ["iptables-nft", "ip6tables-nft"];
+
+const RULES: [&str; 2] = [
+    "-A FORWARD -m mark --mark 0x4000/0x4000 -m comment --comment \
+     \"kube-lottery: to be masqueraded (0x4000)\" -j ACCEPT",
+    "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment \
+     \"kube-lottery: related, established\" -j ACCEPT",
+];
+
+/// How many accepts of ours the chains have.
+pub(super) fn accepts(host: &Host) -> [usize; 2] {
+    ["ip", "ip6"].map(|family| {
+        let mut list = host.namespace.command("nft");
+        let output = list.args(["list", "chain", family, "filter", "FORWARD"]);
+        let output = String::from_utf8(output.output().unwrap().stdout).unwrap();
+        output.matches(" accept").count()
+    })
+}
+
+fn iptables(host: &Host, command: &str, args: &str) -> String {
+    let output = host
+        .namespace
+        .command(command)
+        .args(args.split(' '))
+        .output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{command} {args}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The rules of the chain by both commands, in the words of `iptables`.
+fn rules(host: &Host) -> [Vec<String>; 2] {
+    COMMANDS.map(|command| {
+        let listed = iptables(host, command, "-S FORWARD");
+        listed.lines().map(str::to_owned).collect()
+    })
+}
+
+#[test]
+fn marked_and_established_packets_pass_where_the_policy_is_to_drop() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let [client, endpoint] = [1, 1].map(|node| world.lab.pod(node).unwrap());
+    let _server = serve(&endpoint);
+    let node = world.lab.node(1);
+    for command in COMMANDS {
+        iptables(&node, command, "-P FORWARD DROP");
+        iptables(
+            &node,
+            command,
+            "-A FORWARD -p udp --dport 8080 -m mark --mark 0/0x4000 -j DROP",
+        );
+    }
+    world.start_with(&Service::new("web", 10));
+    let last = "-A FORWARD -p udp -m udp --dport 8080 -m mark --mark 0x0/0x4000 -j DROP";
+    let all = ["-P FORWARD DROP", RULES[0], RULES[1], last].map(str::to_owned);
+    wait_until("both chains have the rules", || {
+        rules(&node) == [&all, &all].map(|all| all.to_vec())
+    });
+    let status = world.json(&["status"]);
+    let families = serde_json::json!(["IPv4", "IPv6"]);
+    assert_eq!(families, status["netfilter"]["forwardAccepts"]);
+
+    for family in Family::ALL {
+        let target = SocketAddr::new(endpoint.addresses.of(family), 8080);
+        let flow = Datagrams::open(&client, target).unwrap();
+        // Not marked: what is sent counts at the rule behind ours.
+        let send = || {
+            let from = SocketAddr::new(client.addresses.of(family), 0);
+            let socket = std::net::UdpSocket::bind(from)?;
+            Ok(socket.send_to(b"hello", target)?)
+        };
+        client.namespace.enter(send).unwrap();
+        let command = COMMANDS[usize::from(family == Family::V6)];
+        wait_until("it is dropped", || {
+            let listed = iptables(&node, command, "-vxS FORWARD");
+            let line = listed.lines().find(|line| line.contains("0x0/0x4000"));
+            line.unwrap().contains("-c 1 ")
+        });
+        mark(
+            &node,
+            &format!(
+                "meta l4proto {{ tcp, udp }} th dport 8080 ip{} daddr {}",
+                if family == Family::V6 { "6" } else { "" },
+                target.ip()
+            ),
+            MASQUERADE,
+        );
+        let mut open = Connection::open(&client, target).unwrap();
+        open.upload(100_000, 1).unwrap();
+        open.download(100_000, 2).unwrap();
+        open.close().unwrap();
+        assert_eq!(endpoint.name, flow.ask().unwrap().name);
+    }
+}
+
+#[test]
+fn the_accepts_are_kept_and_nothing_else_is_touched() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let node = world.lab.node(1);
+    world.start_with(&Service::new("web", 10));
+    // No table is made for them.
+    assert_eq!(
+        serde_json::json!([]),
+        world.json(&["status"])["netfilter"]["forwardAccepts"]
+    );
+    let own = "-A FORWARD -s 192.0.2.1/32 -j DROP";
+    let all = |others: &[&str]| {
+        let mut all = vec!["-P FORWARD ACCEPT".to_owned()];
+        all.extend(RULES.iter().chain(others).map(|rule| (*rule).to_owned()));
+        all
+    };
+    let v4 = |host: &Host| rules(host)[0].clone();
+    iptables(&node, COMMANDS[0], "-A FORWARD -s 192.0.2.1 -j DROP");
+    wait_until("they are put into a new chain", || v4(&node) == all(&[own]));
+    iptables(&node, COMMANDS[0], "-F FORWARD");
+    wait_until("they are back", || v4(&node) == all(&[]));
+    iptables(&node, COMMANDS[0], "-D FORWARD 2");
+    wait_until("one is back", || v4(&node) == all(&[]));
+    // Whoever wants to be first may be.
+    iptables(&node, COMMANDS[0], "-I FORWARD -s 192.0.2.1 -j DROP");
+    let mut first = all(&[]);
+    first.insert(1, own.to_owned());
+    // What iptables has saved and restored is what it was.
+    let saved = node
+        .namespace
+        .command("iptables-nft-save")
+        .output()
+        .unwrap();
+    let path = world.lab.folder().join("saved");
+    std::fs::write(&path, saved.stdout).unwrap();
+    iptables(&node, "iptables-nft-restore", path.to_str().unwrap());
+    assert_eq!(first, v4(&node));
+    iptables(&node, COMMANDS[0], "-D FORWARD -s 192.0.2.1 -j DROP");
+    iptables(&node, COMMANDS[0], "-A FORWARD -s 192.0.2.1 -j DROP");
+    // Another copy of one.
+    nft(
+        &node,
+        "add rule ip filter FORWARD accept comment \"kube-lottery: strange\"",
+    );
+    wait_until("what is not wanted is gone", || v4(&node) == all(&[own]));
+
+    nft(&node, "delete table ip filter");
+    wait_until("it is told", || {
+        world.json(&["status"])["netfilter"]["forwardAccepts"] == serde_json::json!(["IPv6"])
+    });
+    assert_eq!(0, world.look(&["status"]).code);
+}
+
+#[test]
+fn the_mode_of_nftables_has_none() {
+    let Some(world) = World::new(1) else {
+        return;
+    };
+    let node = world.lab.node(1);
+    nft(&node, CHAINS);
+    keeping(&node, SHIPPED, options(Mode::Iptables), |mut keeping| {
+        keeping.wait_for(|state| state.accepts.len() == 2);
+    });
+    assert_eq!([2, 2], accepts(&node));
+    keeping(&node, SHIPPED, options(Mode::Nftables), |mut keeping| {
+        wait_until("they are gone", || accepts(&node) == [0, 0]);
+        let state = keeping.wait_for(|_| true);
+        assert_eq!(None, state.trouble);
+    });
+}
