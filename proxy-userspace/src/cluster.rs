@@ -6,13 +6,21 @@
 mod endpoint_slice;
 mod node;
 mod service;
+mod service_cidr;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
+use ipnet::IpNet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use thiserror::Error;
 
 use crate::model::{Object, Protocol};
+
+/// Its presence, whatever its value, gives an object to another proxy.
+const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
+/// Its presence, whatever its value, says that there is no cluster IP to serve.
+const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// A field whose value cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -68,15 +76,40 @@ impl Converted {
     }
 }
 
-/// An API object that has a meaning in the model.
-pub trait Convert {
-    /// The object in the model's terms.
-    fn convert(&self) -> Result<Converted, Invalid>;
+/// Whose label selectors count: what they leave out is as if it did not exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Selectors {
+    /// Those from Kubernetes 1.35 on: `service-proxy-name` hides Services, `headless` hides slices.
+    #[default]
+    Current,
+    /// Those up to Kubernetes 1.34: either label hides Services, slices and `ServiceCIDR`s.
+    Until134,
 }
 
-fn object_name(
-    meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> Result<crate::model::ObjectName, Invalid> {
+impl Selectors {
+    /// Whether labels hide an object that only the selectors up to 1.34 looked at.
+    fn hid(self, meta: &ObjectMeta) -> bool {
+        self == Self::Until134 && (has_label(meta, OTHER_PROXY) || has_label(meta, HEADLESS))
+    }
+}
+
+/// An API object that has a meaning in the model.
+pub trait Convert {
+    /// The object in the model's terms. What the current label selectors leave out is nothing.
+    fn convert(&self) -> Result<Converted, Invalid>;
+
+    /// Whether these label selectors leave it out although the current ones do not.
+    fn is_hidden(&self, _selectors: Selectors) -> bool {
+        false
+    }
+}
+
+fn has_label(meta: &ObjectMeta, key: &str) -> bool {
+    let labels = meta.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key(key))
+}
+
+fn object_name(meta: &ObjectMeta) -> Result<crate::model::ObjectName, Invalid> {
     let name = meta.name.as_deref().unwrap_or_default();
     if name.is_empty() {
         return Err(Invalid::new("metadata.name", "", "give a name"));
@@ -144,9 +177,47 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
         .then(|| Ipv4Addr::from(octets).into())
 }
 
+/// Parses a range as Kubernetes does, blanks around it and host bits included.
+pub(crate) fn parse_net(text: &str) -> Option<IpNet> {
+    let (addr, prefix_len) = text.trim().split_once('/')?;
+    let addr = if addr.contains(':') {
+        // One in IPv6 clothes has a prefix length of IPv6.
+        IpAddr::V6(addr.parse().ok()?)
+    } else {
+        parse_ip(addr)?
+    };
+    if !prefix_len.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    IpNet::new(addr, prefix_len.parse().ok()?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_keep_their_host_bits() {
+        for (text, expected) in [
+            (" 203.0.113.7/25", "203.0.113.7/25"),
+            ("010.000.001.000/24", "10.0.1.0/24"),
+            ("fd00::1/64\t", "fd00::1/64"),
+            ("::ffff:10.0.0.0/104", "::ffff:10.0.0.0/104"),
+            ("0.0.0.0/0", "0.0.0.0/0"),
+        ] {
+            assert_eq!(expected.parse().ok(), parse_net(text), "{text}");
+        }
+        for bad in [
+            "10.0.0.1",
+            "10.0.0.0/33",
+            "fd00::/129",
+            "10.0.0.0/+8",
+            "x/8",
+            "10.0.0.0/",
+        ] {
+            assert_eq!(None, parse_net(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn leading_zeros_of_octets_are_decimal() {

@@ -1,7 +1,17 @@
 //! What is configured of the meaning of Services, as in `KubeProxyConfiguration`
 //! (`kubeproxy.config.k8s.io/v1alpha1`).
 
+mod file;
+mod flags;
+mod read;
+
+use std::net::IpAddr;
+
 use ipnet::IpNet;
+
+pub use read::ConfigError;
+
+use crate::cluster::Selectors;
 
 /// The settings that decide where packets go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +88,55 @@ pub enum ExternalIps {
     In(Vec<IpNet>),
 }
 
+impl ExternalIps {
+    /// Whether an external IP is served.
+    pub fn include(&self, addr: IpAddr) -> bool {
+        match self {
+            Self::Allow => true,
+            Self::Deny => false,
+            Self::In(ranges) => ranges.iter().any(|range| range.contains(&addr)),
+        }
+    }
+}
+
+impl Config {
+    /// The bit that asks for masquerading unless another is given.
+    const MASQUERADE_BIT: u8 = 14;
+    /// The bit that asks for rejection unless another is given.
+    const REJECT_BIT: u8 = 15;
+
+    /// The same with another bit for masquerading; if that for rejection is the same by default, it
+    /// makes room.
+    const fn with_masquerade_bit(mut self, bit: u8) -> Self {
+        self.masquerade_bit = bit;
+        self.reject_bit = if bit == Self::REJECT_BIT {
+            Self::MASQUERADE_BIT
+        } else {
+            Self::REJECT_BIT
+        };
+        self
+    }
+
+    /// The mask of the bit that asks for masquerading.
+    pub const fn masquerade_mark(&self) -> u32 {
+        1 << self.masquerade_bit
+    }
+
+    /// The mask of the bit that asks for rejection.
+    pub const fn reject_mark(&self) -> u32 {
+        1 << self.reject_bit
+    }
+
+    /// Whose label selectors count.
+    pub const fn selectors(&self) -> Selectors {
+        if self.hide_headless_labelled_services {
+            Selectors::Until134
+        } else {
+            Selectors::Current
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -86,8 +145,8 @@ impl Default for Config {
             node_port_addresses: NodePortAddresses::default(),
             localhost_node_ports: true,
             masquerade_all: false,
-            masquerade_bit: 14,
-            reject_bit: 15,
+            masquerade_bit: Self::MASQUERADE_BIT,
+            reject_bit: Self::REJECT_BIT,
             hide_headless_labelled_services: false,
             external_ips: ExternalIps::default(),
         }

@@ -34,6 +34,8 @@ pub struct Config {
     pub manifests: Manifests,
     /// Name of this node's Node object.
     pub node: Arc<str>,
+    /// What is configured of the meaning of Services.
+    pub meaning: config::Config,
 }
 
 /// Manifests that are read and followed by a thread of their own.
@@ -46,11 +48,10 @@ pub struct Manifests {
 }
 
 impl Manifests {
-    /// Begins with the file or directory at `path`. If `allow_empty`, one that declares nothing any
-    /// more deletes everything.
-    pub fn follow(path: PathBuf, allow_empty: bool) -> Result<Self, ControllerError> {
+    /// Begins with all that is there.
+    pub fn follow(source: Source) -> Result<Self, ControllerError> {
         let (sender, updates) = mpsc::unbounded_channel();
-        let source = Source::new(path.clone()).allow_empty(allow_empty);
+        let path = source.path().to_path_buf();
         let follower =
             follow(source, sender).map_err(|source| ControllerError::Manifests { path, source })?;
         Ok(Self { follower, updates })
@@ -110,7 +111,7 @@ pub async fn run(
         hz,
     } = kernel;
     let Manifests { follower, updates } = config.manifests;
-    let (node_addresses, addresses_of_node) = watch::channel(BTreeSet::new());
+    let (node_addresses, addresses_of_node) = watch::channel(None);
     let (synced, mut is_synced) = oneshot::channel();
     let (local_endpoints, endpoints) = watch::channel(BTreeSet::new());
     // Until a configuration is read, all is as kube-proxy has it by default.
@@ -124,7 +125,16 @@ pub async fn run(
     };
     let objects = Objects::new(plan, tables, config.node, meaning.mode, tell);
     let (asks, asked) = mpsc::channel(ASKS);
-    let mut objects = tokio::spawn(objects.run(updates, asked, synced));
+    let (found, devices) = watch::channel(None);
+    let (own_addresses, own) = watch::channel(None);
+    let look = node::Look {
+        detect: config.meaning.detect,
+        node: addresses_of_node,
+        addresses: own_addresses,
+        devices: found,
+    };
+    let mut watching = tokio::spawn(node::watch(look));
+    let mut objects = tokio::spawn(objects.run(updates, own, asked, synced));
     let (device_state, known_devices) = watch::channel(Vec::new());
     let control = control.serve(asks, known_devices, netfilter_state);
     tokio::pin!(control);
@@ -134,15 +144,14 @@ pub async fn run(
     let summary = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         () = &mut control => return Err(ControllerError::Ended("control socket")),
+        ended = &mut watching => return Err(watch_ended(ended)),
         synced = &mut is_synced => synced.map_err(|_closed| ControllerError::Ended("table task"))?,
     };
     fresh.pin()?;
-    let (found, devices) = watch::channel(None);
     let (attached, is_attached) = oneshot::channel();
     let mut remembering = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
-    let mut watching = tokio::spawn(node::watch(addresses_of_node, found));
     let mut sweeping = tokio::spawn(sweep::run(sweeper, hz));
     tokio::pin!(is_attached);
     let mut is_ready = false;
@@ -156,12 +165,7 @@ pub async fn run(
                 is_ready = true;
                 say_ready(summary, count.unwrap_or_default());
             }
-            ended = &mut watching => {
-                return Err(match ended {
-                    Ok(Err(error)) => error.into(),
-                    _ => ControllerError::Ended("device watch"),
-                });
-            }
+            ended = &mut watching => return Err(watch_ended(ended)),
             ended = &mut remembering => {
                 return Err(match ended {
                     Ok(Err(error)) => error.into(),
@@ -181,6 +185,15 @@ pub async fn run(
     drop(watching.await);
     drop(attaching.await);
     Ok(())
+}
+
+fn watch_ended(
+    ended: Result<Result<(), node::WatchError>, tokio::task::JoinError>,
+) -> ControllerError {
+    match ended {
+        Ok(Err(error)) => error.into(),
+        _ => ControllerError::Ended("device watch"),
+    }
 }
 
 /// Has the kernel keep the endpoints in mind that are on bridges of this node.

@@ -1,4 +1,5 @@
-//! Manifests in files: Services, `EndpointSlices` and Nodes for a node without an API server.
+//! Manifests in files: Services, `EndpointSlices`, Nodes and `ServiceCIDRs` for a node without an
+//! API server.
 //!
 //! [`Source`] remembers what each file declared, so that a file that changed costs only itself and
 //! yields only the objects that differ. What cannot be read takes nothing away: an object that is
@@ -21,6 +22,7 @@ use std::sync::Arc;
 pub use problem::{Problem, Trouble};
 pub use watch::{Follower, Wake, follow};
 
+use crate::cluster::Selectors;
 use crate::model::{Change, ObjectKey};
 use declared::Declared;
 use files::{Listed, has_manifest_name};
@@ -57,6 +59,7 @@ pub struct Standing {
 pub struct Source {
     path: PathBuf,
     may_be_empty: bool,
+    selectors: Selectors,
     /// Whether the last reading found nothing and was held back.
     is_held_back: bool,
     files: BTreeMap<Arc<Path>, HashSet<ObjectKey>>,
@@ -77,6 +80,7 @@ impl Source {
         Self {
             path,
             may_be_empty: false,
+            selectors: Selectors::default(),
             is_held_back: false,
             files: BTreeMap::new(),
             declared: Declared::default(),
@@ -90,6 +94,13 @@ impl Source {
     #[must_use]
     pub const fn allow_empty(mut self, yes: bool) -> Self {
         self.may_be_empty = yes;
+        self
+    }
+
+    /// The same; objects that these label selectors leave out are none.
+    #[must_use]
+    pub const fn select(mut self, selectors: Selectors) -> Self {
+        self.selectors = selectors;
         self
     }
 
@@ -147,7 +158,7 @@ impl Source {
             }
             match files::read(&file) {
                 Ok(Listed::Text(text)) => {
-                    let parsed = parse(&file, &text);
+                    let parsed = parse(&file, &text, self.selectors);
                     readings.push((file, parsed));
                 }
                 // A file of the directory was removed; the one file that was asked for was not.

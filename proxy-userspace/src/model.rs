@@ -224,7 +224,8 @@ pub struct Endpoint {
 pub struct Node {
     /// Its name.
     pub name: Arc<str>,
-    /// Its addresses, in the order of its status: the first of a family is the primary one.
+    /// Its addresses, internal ones first and else in the order of its status: the first of a
+    /// family is the primary one.
     pub addresses: Vec<IpAddr>,
     /// Its zone (`topology.kubernetes.io/zone`).
     pub zone: Option<Arc<str>>,

@@ -12,4 +12,4 @@ pub use bridge::{Bridge, OnLink};
 pub use class::{Class, Framing, Reason, Verdict, classify};
 pub use device::{Bystander, Device, Devices};
 pub use links::{Link, Links};
-pub use watch::{WatchError, watch};
+pub use watch::{Look, WatchError, watch};

@@ -16,7 +16,6 @@
 //! carried out ([`Plan::applied`]). Only Services that changed are looked at.
 
 mod bits;
-mod desired;
 mod detector;
 mod diff;
 mod family;
@@ -24,6 +23,7 @@ mod frontends;
 mod ids;
 mod notice;
 mod op;
+mod policy;
 mod ports;
 mod reverse;
 mod sets;
@@ -45,10 +45,11 @@ use proxy_common::abi::{Detector, capacity};
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
 pub use snapshot::{Floors, Snapshot};
-pub use view::{Condition, EndpointView, PortView, ServiceView};
+pub use view::{Condition, EndpointView, FrontendKind, FrontendView, PortView, ServiceView};
 
-use crate::model::{Change, EndpointSlice, Object, ObjectKey, ObjectName, Protocol, Service};
-use desired::wanted;
+use crate::config::Config;
+use crate::model::{Change, EndpointSlice, Node, Object, ObjectKey, ObjectName, Service};
+use policy::Policy;
 use ports::Ports;
 use wanted::Wanted;
 
@@ -57,9 +58,6 @@ pub const GRACE: Duration = Duration::from_secs(2);
 
 /// Most endpoints of a service port.
 pub const MAX_ENDPOINTS: usize = 65_535;
-
-/// Most source ranges of each family.
-const SOURCES: u32 = 64 * 1024;
 
 /// How much the tables hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +84,7 @@ impl Limits {
             endpoints,
             set_slots: endpoints.saturating_mul(2),
             reverse: endpoints.min(capacity::FRONTENDS.max(endpoints / 4)),
-            sources: SOURCES,
+            sources: capacity::SOURCES,
         }
     }
 }
@@ -131,7 +129,8 @@ pub struct Usage {
 /// The declared state and the tables planned for it.
 #[derive(Debug)]
 pub struct Plan {
-    node: Arc<str>,
+    policy: Policy,
+
     entries: HashMap<ObjectName, Entry>,
     slices: HashMap<ObjectName, Arc<EndpointSlice>>,
     ports: Ports,
@@ -148,15 +147,29 @@ struct Entry {
 }
 
 impl Plan {
-    /// An empty plan for the node of this name.
+    /// An empty plan for the node of this name, with all that can be configured as it is by
+    /// default.
     pub fn new(node: &str, limits: Limits) -> Self {
         Self {
-            node: node.into(),
+            policy: Policy::new(node, Config::default()),
             entries: HashMap::new(),
             slices: HashMap::new(),
             ports: Ports::new(limits),
             waiting: BTreeSet::new(),
         }
+    }
+
+    /// The same as it is configured; before the first change.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.policy = self.policy.with_config(config);
+        self.ports.detect(self.policy.detector());
+        self
+    }
+
+    /// Who is inside.
+    pub const fn detector(&self) -> Detector {
+        self.policy.detector()
     }
 
     /// Begins all numbers beyond those of former runs; before the first change.
@@ -185,11 +198,6 @@ impl Plan {
         outcome.retired = self.ports.retire();
         outcome.ops.append(&mut self.ports.drain());
         outcome
-    }
-
-    /// Says who is inside; it goes with the next change.
-    pub const fn detect(&mut self, value: Detector) {
-        self.ports.detect(value);
     }
 
     /// Whether something was adopted that nobody has wanted so far.
@@ -251,7 +259,7 @@ impl Plan {
             .filter_map(|(_, entry)| {
                 let service = entry.service.as_ref()?;
                 let notices = entry.notices.iter().map(ToString::to_string).collect();
-                let ports = view::ports(service, &entry.slices, &self.ports, &self.node);
+                let ports = view::ports(service, &entry.slices, &self.ports, self.policy.node());
                 Some(ServiceView {
                     name: service.name.clone(),
                     ports,
@@ -290,9 +298,32 @@ impl Plan {
                 self.slices.insert(slice.name.clone(), slice);
             }
             Change::Gone(ObjectKey::Slice(name)) => self.forget_slice(&name, dirty),
+            Change::Set(Object::Node(node)) if node.name == *self.policy.node() => {
+                self.note_node(Some(&node), dirty);
+            }
+            Change::Gone(ObjectKey::Node(name)) if name == *self.policy.node() => {
+                self.note_node(None, dirty);
+            }
+            Change::Addresses(own) => {
+                let moved = self.policy.follow_addresses(own);
+                let services = self.entries.iter();
+                let concerned = services.filter(|(_, entry)| {
+                    let service = entry.service.as_ref();
+                    service.is_some_and(|service| moved.concerns(service))
+                });
+                dirty.extend(concerned.map(|(name, _)| name.clone()));
+            }
             Change::Set(Object::Node(_) | Object::ServiceCidr(_))
-            | Change::Gone(ObjectKey::Node(_) | ObjectKey::ServiceCidr(_))
-            | Change::Addresses(_) => {}
+            | Change::Gone(ObjectKey::Node(_) | ObjectKey::ServiceCidr(_)) => {}
+        }
+    }
+
+    /// Takes in this node's Node object. Most changes of it are the kubelet's, and of no concern
+    /// here; any other may concern every Service.
+    fn note_node(&mut self, node: Option<&Node>, dirty: &mut BTreeSet<ObjectName>) {
+        if self.policy.follow_node(node) {
+            self.ports.detect(self.policy.detector());
+            dirty.extend(self.entries.keys().cloned());
         }
     }
 
@@ -307,8 +338,8 @@ impl Plan {
     }
 
     fn replan(&mut self, dirty: BTreeSet<ObjectName>, now: Duration) -> Outcome {
-        let (entries, node) = (&self.entries, &self.node);
-        let of_service = |name: &ObjectName| of_service(entries.get(name), node);
+        let (entries, policy) = (&self.entries, &self.policy);
+        let of_service = |name: &ObjectName| of_service(entries.get(name), policy);
         let notices = self.ports.replan(dirty, of_service, now);
         let mut outcome = Outcome::default();
         for (name, notices) in notices {
@@ -329,9 +360,10 @@ impl Plan {
         let Some(entry) = self.entries.get_mut(name) else {
             return;
         };
-        let ports = entry.service.iter().flat_map(|service| &service.ports);
-        let sctp = ports.filter(|port| port.protocol == Protocol::Sctp);
-        notices.extend(sctp.map(|port| Notice::Sctp { port: port.port }));
+        if let Some(service) = &entry.service {
+            let refused = self.policy.refused_external_ips(service);
+            notices.extend(refused.map(|addr| Notice::ExternalIp { addr }));
+        }
         for notice in &notices {
             if !entry.notices.contains(notice) {
                 outcome.notices.push((name.clone(), notice.clone()));
@@ -345,9 +377,9 @@ impl Plan {
 }
 
 /// What the Service of an entry should become.
-fn of_service(entry: Option<&Entry>, node: &str) -> Vec<Wanted> {
+fn of_service(entry: Option<&Entry>, policy: &Policy) -> Vec<Wanted> {
     let service = entry.and_then(|entry| entry.service.as_ref().map(|own| (own, entry)));
     service.map_or_else(Vec::new, |(service, entry)| {
-        wanted(service, &entry.slices, node)
+        policy.wanted(service, &entry.slices)
     })
 }

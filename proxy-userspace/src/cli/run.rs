@@ -1,6 +1,6 @@
 //! `kube-lottery run`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
@@ -14,13 +14,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::config::{Config, ConfigError, ExternalIps, Mode as Compatibility};
 use crate::control::{self, Control, ControlSocket, Facts};
-use crate::controller::{self, Config, Kernel, Manifests};
+use crate::controller::{self, Kernel, Manifests};
 use crate::dataplane::{
     self, AttachMode, Capacities, Dataplane, KillPoint, Lock, LogLevel, Mode, Options, Place,
     settings,
 };
 use crate::log;
+use crate::manifests::Source;
 use crate::plan::{Limits, Plan};
 
 /// Flags of `run`.
@@ -33,6 +35,20 @@ pub(super) struct Args {
     /// directory; else everything stays as it was.
     #[arg(long)]
     allow_empty: bool,
+    /// File with a `KubeProxyConfiguration` (kubeproxy.config.k8s.io/v1alpha1), YAML or JSON.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Bit of packets' marks that asks for rejection, 0 to 31; 15 if not given, or 14 if that asks
+    /// for masquerading.
+    #[arg(long, value_name = "BIT")]
+    reject_bit: Option<u8>,
+    /// Which external IPs of Services are served: allow, deny, or ranges with commas between them.
+    #[arg(long, value_name = "POLICY", default_value = "allow")]
+    external_ips: ExternalIps,
+    /// Take Services and slices with either of the labels service.kubernetes.io/headless and
+    /// service.kubernetes.io/service-proxy-name for nothing, as up to Kubernetes 1.34.
+    #[arg(long)]
+    hide_headless_labelled_services: bool,
     /// Name of this node's Node object; the host name if not given.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     node_name: Option<String>,
@@ -141,6 +157,7 @@ async fn run(args: Args) -> Result<()> {
         Some(name) => name.trim().to_lowercase(),
         None => host_name(),
     };
+    let meaning = configured(&args)?;
     let stop = CancellationToken::new();
     let reload = signals(stop.clone())?;
     let place = Place::here(&args.bpf_dir)?;
@@ -151,11 +168,15 @@ async fn run(args: Args) -> Result<()> {
     } else {
         Lock::take(&place)?
     };
-    let options = options(&args, place);
+    let options = options(&args, &meaning, place);
     info!(node, manifests = %args.manifests.display(), hz = options.settings.hz,
         cascade_limit = options.settings.cascade_limit, "starting");
 
-    let manifests = Manifests::follow(args.manifests.clone(), args.allow_empty)?;
+    let manifests = Manifests::follow(
+        Source::new(args.manifests.clone())
+            .allow_empty(args.allow_empty)
+            .select(meaning.selectors()),
+    )?;
     let Dataplane {
         mut tables,
         programs,
@@ -181,12 +202,13 @@ async fn run(args: Args) -> Result<()> {
             capacities: options.capacities,
         },
     };
-    let config = Config {
+    let config = controller::Config {
         manifests,
         node: node.as_str().into(),
+        meaning: meaning.clone(),
     };
     tables.kill = KillPoint::new(args.kill_before_write);
-    let mut plan = Plan::new(&node, options.capacities.limits);
+    let mut plan = Plan::new(&node, options.capacities.limits).with_config(meaning);
     plan.begin_at(floors);
     plan.adopt(
         tables
@@ -205,9 +227,31 @@ async fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn options(args: &Args, place: Place) -> Options {
+/// What is configured by the file and by flags of our own.
+fn configured(args: &Args) -> Result<Config> {
+    let mut config = match &args.config {
+        Some(file) => read_config(file)
+            .with_context(|| format!("the configuration {} cannot be used", file.display()))?,
+        None => Config::default(),
+    };
+    if let Some(bit) = args.reject_bit {
+        config = config.with_reject_bit(bit)?;
+    }
+    config.external_ips = args.external_ips.clone();
+    config.hide_headless_labelled_services = args.hide_headless_labelled_services;
+    Ok(config)
+}
+
+fn read_config(file: &Path) -> Result<Config, ConfigError> {
+    Config::read(&std::fs::read_to_string(file)?)
+}
+
+fn options(args: &Args, config: &Config, place: Place) -> Options {
     let mut settings = settings::detect();
     settings.cascade_limit = args.cascade_limit;
+    settings.masquerade_mark = config.masquerade_mark();
+    settings.reject_mark = config.reject_mark();
+    settings.hairpin_anywhere = u32::from(config.mode == Compatibility::Iptables);
     Options {
         settings,
         capacities: Capacities {

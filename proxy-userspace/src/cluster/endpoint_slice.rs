@@ -7,22 +7,23 @@ use k8s_openapi::api::discovery::v1::{
     Endpoint as ApiEndpoint, EndpointConditions, EndpointPort, EndpointSlice as ApiSlice,
 };
 
-use super::{Convert, Converted, Invalid, object_name, port, protocol, unicast};
+use super::{
+    Convert, Converted, HEADLESS, Invalid, Selectors, has_label, object_name, port, protocol,
+    unicast,
+};
 use crate::model::{Endpoint, EndpointSlice, Family, Object, ObjectName, SlicePort};
 
 /// Names the Service that a slice belongs to.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Its presence, whatever its value, hides a slice from service proxies.
-const HEADLESS: &str = "service.kubernetes.io/headless";
 
 impl Convert for ApiSlice {
     fn convert(&self) -> Result<Converted, Invalid> {
         let name = object_name(&self.metadata)?;
-        let label = |key| self.metadata.labels.as_ref().and_then(|all| all.get(key));
-        if label(HEADLESS).is_some() {
+        if has_label(&self.metadata, HEADLESS) {
             return Ok(Converted::NOTHING);
         }
-        let service = match label(SERVICE_NAME) {
+        let labels = self.metadata.labels.as_ref();
+        let service = match labels.and_then(|all| all.get(SERVICE_NAME)) {
             Some(service) if !service.is_empty() => ObjectName::new(name.namespace(), service),
             _ => {
                 return Ok(Converted::nothing_because(vec![Invalid::new(
@@ -63,6 +64,10 @@ impl Convert for ApiSlice {
             left_out,
         })
     }
+
+    fn is_hidden(&self, selectors: Selectors) -> bool {
+        selectors.hid(&self.metadata)
+    }
 }
 
 fn ports(ports: &[EndpointPort]) -> Result<Vec<SlicePort>, Invalid> {
@@ -83,8 +88,7 @@ fn ports(ports: &[EndpointPort]) -> Result<Vec<SlicePort>, Invalid> {
 }
 
 fn endpoints(given: &[ApiEndpoint], family: Family, left_out: &mut Vec<Invalid>) -> Vec<Endpoint> {
-    // One copy of each node's name: a slice has a thousand endpoints on few nodes.
-    let mut nodes: HashMap<&str, Arc<str>> = HashMap::new();
+    let mut names = Names::default();
     let mut taken = Vec::with_capacity(given.len());
     for (index, endpoint) in given.iter().enumerate() {
         let Some(text) = endpoint.addresses.first() else {
@@ -108,21 +112,34 @@ fn endpoints(given: &[ApiEndpoint], family: Family, left_out: &mut Vec<Invalid>)
         };
         let unknown = EndpointConditions::default();
         let conditions = endpoint.conditions.as_ref().unwrap_or(&unknown);
-        let node = endpoint.node_name.as_deref().map(|name| {
-            let shared = nodes.entry(name).or_insert_with(|| name.into());
-            Arc::clone(shared)
-        });
+        let hints = endpoint.hints.as_ref();
+        let for_zones = hints.and_then(|hints| hints.for_zones.as_deref());
+        let for_nodes = hints.and_then(|hints| hints.for_nodes.as_deref());
         taken.push(Endpoint {
             address,
-            node,
+            node: endpoint.node_name.as_deref().map(|name| names.shared(name)),
             ready: conditions.ready.unwrap_or(true),
             serving: conditions.serving.unwrap_or(true),
             terminating: conditions.terminating.unwrap_or(false),
-            for_zones: Vec::new(),
-            for_nodes: Vec::new(),
+            for_zones: (for_zones.into_iter().flatten())
+                .map(|zone| names.shared(&zone.name))
+                .collect(),
+            for_nodes: (for_nodes.into_iter().flatten())
+                .map(|node| names.shared(&node.name))
+                .collect(),
         });
     }
     taken
+}
+
+/// One copy of each name: a slice has a thousand endpoints on few nodes, in few zones.
+#[derive(Default)]
+struct Names<'a>(HashMap<&'a str, Arc<str>>);
+
+impl<'a> Names<'a> {
+    fn shared(&mut self, name: &'a str) -> Arc<str> {
+        Arc::clone(self.0.entry(name).or_insert_with(|| name.into()))
+    }
 }
 
 #[cfg(test)]
@@ -162,6 +179,35 @@ endpoints:
         assert!(!web.endpoints[0].terminating);
         assert_eq!(Some("one"), web.endpoints[1].node.as_deref());
         assert!(!web.endpoints[1].ready && web.endpoints[1].terminating);
+    }
+
+    #[test]
+    fn hints_are_taken() {
+        let yaml = "
+addressType: IPv4
+endpoints:
+- addresses: [10.1.0.1]
+  hints: {forZones: [{name: a}, {name: b}], forNodes: [{name: one}]}
+- addresses: [10.1.0.2]";
+        let converted = convert(&format!("{HEAD}{yaml}")).unwrap();
+        let endpoints = &slice(&converted).endpoints;
+        assert_eq!(
+            ["a", "b"],
+            *endpoints[0]
+                .for_zones
+                .iter()
+                .map(|zone| &**zone)
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(
+            ["one"],
+            *endpoints[0]
+                .for_nodes
+                .iter()
+                .map(|node| &**node)
+                .collect::<Vec<_>>()
+        );
+        assert!(endpoints[1].for_zones.is_empty() && endpoints[1].for_nodes.is_empty());
     }
 
     #[test]

@@ -112,10 +112,7 @@ impl Answers {
         }
         let devices = devices(&self.devices.borrow());
         let is_sound = state.standing.problems.is_empty()
-            && state
-                .notices
-                .iter()
-                .all(|(.., is_known_limit)| *is_known_limit)
+            && state.notices.iter().all(|(.., is_by_choice)| *is_by_choice)
             && state.refused == 0
             && devices.refused.is_empty()
             && devices.impaired.is_empty()
@@ -240,11 +237,11 @@ fn tables(state: TableState) -> api::Tables {
             operations: last.operations,
         }),
         notices: notices
-            .map(|(service, message, is_known_limit)| api::Notice {
+            .map(|(service, message, is_by_choice)| api::Notice {
                 namespace: service.namespace().to_owned(),
                 name: service.name().to_owned(),
                 message,
-                is_known_limit,
+                is_by_choice,
             })
             .collect(),
     }

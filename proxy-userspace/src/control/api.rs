@@ -129,8 +129,8 @@ pub struct Notice {
     pub name: String,
     /// What.
     pub message: String,
-    /// Whether it is a limit of this program and not a fault.
-    pub is_known_limit: bool,
+    /// Whether it is configured to be so, and no fault.
+    pub is_by_choice: bool,
 }
 
 /// How the nftables tables are.
@@ -231,7 +231,7 @@ pub struct Port {
     /// Its number in the tables; none if it is not there.
     pub number: Option<u32>,
     /// Where clients reach it.
-    pub frontends: Vec<String>,
+    pub frontends: Vec<Frontend>,
     /// Endpoints that get new flows.
     pub ready: usize,
     /// All endpoints that are known.
@@ -242,6 +242,16 @@ pub struct Port {
     pub picks: u64,
     /// Live flows.
     pub flows: u64,
+}
+
+/// Where clients reach a port of a Service.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Frontend {
+    /// Address and port.
+    pub address: String,
+    /// `cluster`, `external`, `load-balancer` or `node-port`; none if that is not known.
+    pub kind: Option<String>,
 }
 
 /// An endpoint of a port of a Service.
@@ -266,6 +276,8 @@ pub struct Endpoint {
     pub state: String,
     /// Whether it gets new flows.
     pub listed: bool,
+    /// By which lists: `cluster`, `local`.
+    pub lists: Vec<String>,
     /// Whether it runs on this node.
     pub local: bool,
     /// The node it runs on.

@@ -110,7 +110,10 @@ fn port(port: &PortView, counts: &Counts) -> api::Port {
         frontends: port
             .frontends
             .iter()
-            .map(|at| SocketAddr::new(at.addr, at.port).to_string())
+            .map(|own| api::Frontend {
+                address: SocketAddr::new(own.at.addr, own.at.port).to_string(),
+                kind: own.kind.map(|kind| kind.name().to_owned()),
+            })
             .collect(),
         ready: all().filter(|endpoint| endpoint.is_listed).count(),
         total: port.endpoints.len(),
@@ -141,6 +144,7 @@ pub(crate) fn endpoints(views: &[ServiceView], counts: &Counts) -> Vec<api::Endp
                 target_port: own.port,
                 state: own.condition.name().to_owned(),
                 listed: own.is_listed,
+                lists: own.lists.iter().map(ToString::to_string).collect(),
                 local: own.is_local,
                 node: own.node.as_deref().map(str::to_owned),
                 slice: own.slice.as_ref().map(|slice| slice.name().to_owned()),

@@ -28,7 +28,7 @@ pub(super) struct Objects {
     plan: Plan,
     tables: Tables,
     node: Arc<str>,
-    node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+    node_addresses: watch::Sender<Option<BTreeSet<IpAddr>>>,
     locals: Locals,
     cluster_ips: ClusterIps,
     service_cidrs: ServiceCidrs,
@@ -45,10 +45,13 @@ pub(super) struct Objects {
     start: Instant,
 }
 
+/// The addresses of this node's interfaces.
+type Addresses = Arc<BTreeSet<IpAddr>>;
+
 /// Who is told of what is declared.
 pub(super) struct Tell {
-    /// The addresses of this node's Node object.
-    pub(super) node_addresses: watch::Sender<BTreeSet<IpAddr>>,
+    /// The addresses of this node's Node object, once what is declared is known.
+    pub(super) node_addresses: watch::Sender<Option<BTreeSet<IpAddr>>>,
     /// The addresses of the endpoints on this node.
     pub(super) local_endpoints: watch::Sender<BTreeSet<IpAddr>>,
     /// The keeper of the nftables tables.
@@ -76,15 +79,21 @@ impl Objects {
         }
     }
 
-    /// Follows updates until there are no more, and answers questions; tells `synced` when the
-    /// first update is carried out.
+    /// Follows updates until there are no more, and the addresses of this node's interfaces, and
+    /// answers questions; tells `synced` when the first update is carried out.
     pub(super) async fn run(
         mut self,
         mut updates: mpsc::UnboundedReceiver<Update>,
+        mut own: watch::Receiver<Option<Addresses>>,
         mut asks: mpsc::Receiver<Ask>,
         synced: oneshot::Sender<Summary>,
     ) {
         let mut synced = Some(synced);
+        // Node ports are at these addresses: before they are known, those of a former run would go.
+        if own.wait_for(Option::is_some).await.is_err() {
+            return;
+        }
+        self.follow_addresses(&mut own);
         // Questions do not put off what is due.
         let mut due = None;
         loop {
@@ -94,9 +103,21 @@ impl Objects {
                         return;
                     };
                     self.take(update);
+                    // Whatever was declared of this node is known now, if it is nothing.
+                    self.node_addresses.send_if_modified(|known| {
+                        let is_first = known.is_none();
+                        known.get_or_insert_default();
+                        is_first
+                    });
                     if let Some(synced) = synced.take() {
                         synced.send(self.plan.summary()).ok();
                     }
+                }
+                changed = own.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    self.follow_addresses(&mut own);
                 }
                 Some(ask) = asks.recv() => {
                     self.answer(ask);
@@ -128,7 +149,7 @@ impl Objects {
         let mut notices: Vec<_> = self
             .plan
             .notices()
-            .map(|(name, notice)| (name.clone(), notice.to_string(), notice.is_known_limit()))
+            .map(|(name, notice)| (name.clone(), notice.to_string(), notice.is_by_choice()))
             .collect();
         notices.sort_unstable();
         TableState {
@@ -192,6 +213,19 @@ impl Objects {
         }
     }
 
+    /// Brings the tables to the addresses that this node has now.
+    fn follow_addresses(&mut self, own: &mut watch::Receiver<Option<Addresses>>) {
+        let now = own.borrow_and_update().clone();
+        let outcome = self
+            .plan
+            .update(now.map(Change::Addresses), self.start.elapsed());
+        if !outcome.ops.is_empty() {
+            let operations = outcome.ops.len();
+            debug!(operations, "this node has other addresses");
+            self.carry_out(outcome);
+        }
+    }
+
     /// Brings the tables to what is declared now.
     fn follow(&mut self, changes: Vec<Change>, completes: bool) {
         // Steady changes must not keep what was refused from being tried again.
@@ -250,7 +284,7 @@ impl Objects {
             Change::Gone(ObjectKey::Node(name)) if *name == self.node => BTreeSet::new(),
             _ => return,
         };
-        self.node_addresses.send_replace(addresses);
+        self.node_addresses.send_replace(Some(addresses));
     }
 
     fn carry_out(&mut self, outcome: Outcome) {

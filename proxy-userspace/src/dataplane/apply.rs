@@ -5,6 +5,7 @@
 use std::io;
 use std::net::IpAddr;
 
+use aya::maps::MapError;
 use proxy_common::abi::{
     Endpoint4, Endpoint6, Family as AbiFamily, Frontend, Frontends4, Frontends6, V4, V6,
 };
@@ -103,10 +104,13 @@ fn apply_run(tables: &mut Tables, target: Target, run: Vec<Op>, failures: &mut V
             });
         }
         (None, Target::Detector | Target::Sources) => {
-            failures.extend(run.into_iter().map(|op| Failure {
-                op,
-                error: io::ErrorKind::Unsupported.into(),
-            }));
+            // Few, and not in batches: the oldest supported kernels know none for tries.
+            for op in run {
+                if let Err(error) = apply_one(tables, &op) {
+                    let error = io_error(error);
+                    failures.push(Failure { op, error });
+                }
+            }
         }
         (None, _) => {
             for op in run {
@@ -119,6 +123,24 @@ fn apply_run(tables: &mut Tables, target: Target, run: Vec<Op>, failures: &mut V
                 }
             }
         }
+    }
+}
+
+fn apply_one(tables: &mut Tables, op: &Op) -> Result<(), MapError> {
+    match *op {
+        Op::Detector { value } => tables.set_detector(&value),
+        Op::Source { service, range } => tables.source_set(service, range),
+        Op::SourceGone { service, range } => tables.source_remove(service, range).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// What the kernel said, where it said something.
+fn io_error(error: MapError) -> io::Error {
+    match error {
+        MapError::SyscallError(error) => error.io_error,
+        MapError::IoError(error) => error,
+        other => io::Error::other(other),
     }
 }
 

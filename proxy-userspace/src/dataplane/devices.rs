@@ -46,6 +46,7 @@ impl Devices {
 fn record(device: &Device) -> abi::Device {
     let mut record = abi::Device {
         class: class(device.class),
+        inside: device.is_inside.into(),
         ..abi::Device::zeroed()
     };
     let Some(bridge) = &device.bridge else {
@@ -107,6 +108,7 @@ mod tests {
                 mac: [2, 0, 0, 0, 2, 1],
                 networks: networks.collect(),
             }),
+            is_inside: false,
         }
     }
 
@@ -123,6 +125,18 @@ mod tests {
         assert_eq!([v4, Network4::zeroed()], record.networks4[..2]);
         let v6 = Network6::new(3, "fd00:10:244:1::".parse().unwrap(), 64);
         assert_eq!([v6, Network6::zeroed()], record.networks6[..2]);
+    }
+
+    #[test]
+    fn a_device_is_told_whether_it_is_inside() {
+        for is_inside in [true, false] {
+            let device = Device {
+                is_inside,
+                bridge: None,
+                ..port(&[])
+            };
+            assert_eq!(u16::from(is_inside), record(&device).inside);
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use aya::Ebpf;
 use aya::maps::{Map, MapData, MapError};
 use proxy_common::abi::flow::{Flow as _, FlowKey as _};
 use proxy_common::abi::{
-    Counter, EndpointFlags, Family as AbiFamily, Frontend, FrontendKey4, FrontendKey6, Kind, Slot,
-    Tier, V4, V6,
+    Counter, EndpointFlags, Family as AbiFamily, Frontend, FrontendKey4, FrontendKey6, Kind, Tier,
+    V4, V6,
 };
 use proxy_common::abi::{Endpoint4, Endpoint6};
 use proxy_common::datapath::lifetime::is_over;
@@ -36,7 +36,6 @@ pub struct ReadError {
 pub struct Reader {
     v4: FamilyReader<V4>,
     v6: FamilyReader<V6>,
-    sets: Batch<u32, Slot>,
     counters: Counters,
 }
 
@@ -64,7 +63,6 @@ impl Reader {
         Ok(Self {
             v4: FamilyReader::new(open, "4")?,
             v6: FamilyReader::new(open, "6")?,
-            sets: batch(open, "SETS")?,
             counters: named("COUNTERS", |name| {
                 Counters::new(Map::PerCpuArray(open(name)?))
             })?,
@@ -145,12 +143,6 @@ impl Reader {
         let mut all: Vec<_> = v4.chain(v6).collect();
         all.sort_unstable_by_key(|(at, _)| *at);
         Ok(all)
-    }
-
-    /// All slots of the set array.
-    pub fn sets(&self) -> Result<Vec<Slot>, ReadError> {
-        let all = read("SETS", &self.sets)?;
-        Ok(all.into_iter().map(|(_, slot)| slot).collect())
     }
 
     /// All endpoint records of a family.

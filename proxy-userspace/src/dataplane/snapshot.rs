@@ -18,6 +18,8 @@ impl Tables {
         let mut snapshot = Snapshot {
             frontend_bits: words(&self.frontend_bits)?,
             endpoint_bits: words(&self.endpoint_bits)?,
+            sources: self.all_sources().map_err(io::Error::other)?,
+            detector: Some(self.detector.get(0).map_err(io::Error::other)?),
             ..Snapshot::default()
         };
         read(&self.v4, &mut snapshot)?;

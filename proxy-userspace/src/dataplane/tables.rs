@@ -45,7 +45,7 @@ impl Capacities {
             endpoints,
             set_slots,
             reverse,
-            ..
+            sources,
         } = self.limits;
         let half = |entries: u32| (entries / 2).max(1);
         [
@@ -58,8 +58,8 @@ impl Capacities {
             ("REVERSE4", reverse),
             ("REVERSE6", reverse),
             ("SETS", set_slots),
-            ("SOURCES4", capacity::SOURCES),
-            ("SOURCES6", capacity::SOURCES),
+            ("SOURCES4", sources),
+            ("SOURCES6", sources),
             ("AFFINITY4", capacity::AFFINITY),
             ("AFFINITY6", capacity::AFFINITY),
             ("FLOWS4", self.flows),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::ServiceCIDR;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,7 +13,7 @@ use serde_json::value::RawValue;
 use super::documents::documents;
 use super::problem::{Place, Problem, Trouble};
 use super::raw::{Head, Raw};
-use crate::cluster::{Convert, Invalid};
+use crate::cluster::{Convert, Invalid, Selectors};
 use crate::model::{Object, ObjectKey, ObjectName};
 
 /// What a file holds.
@@ -43,30 +44,32 @@ impl Parsed {
     }
 }
 
-pub(super) fn parse(file: &Path, text: &str) -> Parsed {
+pub(super) fn parse(file: &Path, text: &str, selectors: Selectors) -> Parsed {
     let is_json = file.extension().is_some_and(|ending| ending == "json");
     if is_json || text.trim_start().starts_with('{') {
-        let mut parser = Parser::new(file);
+        let mut parser = Parser::new(file, selectors);
         let is_sound = parser.json(text);
         // A brace opens a mapping of YAML as well.
         if is_sound || is_json {
             return parser.parsed;
         }
     }
-    let mut parser = Parser::new(file);
+    let mut parser = Parser::new(file, selectors);
     parser.yaml(text);
     parser.parsed
 }
 
 struct Parser<'a> {
     file: &'a Path,
+    selectors: Selectors,
     parsed: Parsed,
 }
 
 impl<'a> Parser<'a> {
-    fn new(file: &'a Path) -> Self {
+    fn new(file: &'a Path, selectors: Selectors) -> Self {
         Self {
             file,
+            selectors,
             parsed: Parsed::default(),
         }
     }
@@ -123,8 +126,14 @@ impl<'a> Parser<'a> {
             ("Node", "v1") => {
                 self.object::<Node>(place, raw, |name| ObjectKey::Node(name.name().into()));
             }
+            ("ServiceCIDR", "networking.k8s.io/v1") => {
+                self.object::<ServiceCIDR>(place, raw, |name| {
+                    ObjectKey::ServiceCidr(name.name().into())
+                });
+            }
             ("List" | "ServiceList" | "NodeList", "v1")
-            | ("EndpointSliceList", "discovery.k8s.io/v1") => self.list(place, raw, &head),
+            | ("EndpointSliceList", "discovery.k8s.io/v1")
+            | ("ServiceCIDRList", "networking.k8s.io/v1") => self.list(place, raw, &head),
             (kind, version) => self.foreign(place, raw, kind, version),
         }
     }
@@ -139,8 +148,11 @@ impl<'a> Parser<'a> {
             "EndpointSlice" | "EndpointSliceList" => {
                 Invalid::new("apiVersion", version, "legal is discovery.k8s.io/v1")
             }
+            "ServiceCIDR" | "ServiceCIDRList" => {
+                Invalid::new("apiVersion", version, "legal is networking.k8s.io/v1")
+            }
             _ => {
-                let legal = "legal are Service, EndpointSlice, Node and List";
+                let legal = "legal are Service, EndpointSlice, Node, ServiceCIDR and List";
                 Invalid::new("kind", kind, legal)
             }
         };
@@ -148,13 +160,15 @@ impl<'a> Parser<'a> {
             return self.unknown(place, invalid.into());
         };
         let node = ObjectKey::Node(name.name().into());
+        let range = ObjectKey::ServiceCidr(name.name().into());
         let object = match kind {
             "" => name.to_string(),
             "Node" => node.to_string(),
+            "ServiceCIDR" => range.to_string(),
             _ => format!("{kind} {name}"),
         };
         let slice = ObjectKey::Slice(name.clone());
-        (self.parsed.refused).extend([ObjectKey::Service(name), slice, node]);
+        (self.parsed.refused).extend([ObjectKey::Service(name), slice, node, range]);
         self.parsed.problems.push(Problem {
             object: Some(object),
             ..place.problem(self.file, invalid)
@@ -193,6 +207,9 @@ impl<'a> Parser<'a> {
             Ok(object) => object,
             Err(trouble) => return self.refuse(place, raw, key, trouble),
         };
+        if object.is_hidden(self.selectors) {
+            return;
+        }
         match object.convert() {
             Ok(converted) => {
                 for reason in converted.left_out {

@@ -37,7 +37,7 @@ fn service(name: &str, ip: &str) -> String {
 }
 
 fn parse_text(file: &str, text: &str) -> Parsed {
-    parse(Path::new(file), text)
+    parse(Path::new(file), text, Selectors::default())
 }
 
 fn messages(problems: &[Problem]) -> Vec<String> {
@@ -111,7 +111,7 @@ apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: 10.96.0.1,
         "dir/bad.yaml: document 2: Service shop/b: spec.clusterIPs[0]: 10.96.0.300 is not legal; \
          give an IPv4 or IPv6 address",
         "dir/bad.yaml: document 3: Deployment default/c: kind: Deployment is not legal; legal are Service, \
-         EndpointSlice, Node and List",
+         EndpointSlice, Node, ServiceCIDR and List",
         "dir/bad.yaml: document 4: Service default/d: apiVersion: v2 is not legal; legal is v1",
         "dir/bad.yaml: document 5: must be an object with apiVersion, kind and metadata",
     ];
@@ -286,4 +286,42 @@ fn files_are_followed() {
     }
     assert_eq!(BTreeSet::from(["+Service default/b".to_owned()]), seen);
     drop(follower);
+}
+
+#[test]
+fn hidden_objects_are_as_if_they_were_not_there() {
+    let dir = Dir::new("hidden");
+    let labelled = service("a", "10.96.0.1").replace(
+        "{name: a}",
+        "{name: a, labels: {service.kubernetes.io/headless: ''}}",
+    );
+    dir.write("a.yaml", &labelled);
+    let known = |selectors| {
+        let mut source = Source::new(dir.0.clone())
+            .allow_empty(true)
+            .select(selectors);
+        let update = source.read_all();
+        assert!(update.problems.is_empty());
+        update.changes.len()
+    };
+    assert_eq!(1, known(Selectors::Current));
+    assert_eq!(0, known(Selectors::Until134));
+}
+
+#[test]
+fn service_cidrs_are_objects_of_their_own() {
+    let text = "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDRList, items: [\
+                {metadata: {name: kubernetes}, spec: {cidrs: [10.96.0.0/16]}}]}";
+    let parsed = parse_text("a.yaml", text);
+    assert!(
+        parsed.problems.is_empty(),
+        "{:?}",
+        messages(&parsed.problems)
+    );
+    let keys: Vec<_> = parsed
+        .objects
+        .iter()
+        .map(|(_, object)| object.key())
+        .collect();
+    assert_eq!([ObjectKey::ServiceCidr("kubernetes".into())], *keys);
 }

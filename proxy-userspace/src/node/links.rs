@@ -1,6 +1,6 @@
 //! The devices, addresses and default routes of this network namespace, as the kernel reports them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -10,6 +10,9 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage
 use netlink_packet_route::route::RouteMessage;
 
 use super::routes::DefaultRoutes;
+
+/// The device that kube-proxy's ipvs mode hangs the addresses of Services on.
+const IPVS_DEVICE: &str = "kube-ipvs0";
 
 /// A network device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +71,15 @@ impl Links {
     /// The addresses of a device that come with a network, with the length of its prefix.
     pub fn networks(&self, index: u32) -> impl Iterator<Item = &IpNet> {
         self.networks.get(&index).into_iter().flatten()
+    }
+
+    /// The addresses of this node, loopback left out. Those of kube-proxy's ipvs mode are not the
+    /// node's: it hangs every cluster IP on a device of its own, which may have been left behind.
+    pub fn own_addresses(&self) -> BTreeSet<IpAddr> {
+        let is_own = |index: &u32| self.get(*index).is_none_or(|link| link.name != IPVS_DEVICE);
+        let devices = self.addresses.iter().filter(|(index, _)| is_own(index));
+        let addresses = devices.flat_map(|(_, addresses)| addresses.iter().copied());
+        addresses.filter(|addr| !addr.is_loopback()).collect()
     }
 
     /// Whether a default route leads out of a device.
@@ -329,6 +341,27 @@ mod tests {
         links.route_set(&route_message(1, None), false);
         links.link_gone(&up);
         assert!(!links.has_default_route(1));
+    }
+
+    #[test]
+    fn addresses_of_services_on_the_ipvs_device_are_not_the_nodes() {
+        let mut links = Links::default();
+        links.link_set(&link_message(1, "lo", AddressFamily::Unspec));
+        links.link_set(&link_message(2, "eth0", AddressFamily::Unspec));
+        links.link_set(&link_message(3, "kube-ipvs0", AddressFamily::Unspec));
+        let mut loopback = ipv4(1, 0);
+        let local = std::net::Ipv4Addr::LOCALHOST;
+        loopback.attributes = vec![AddressAttribute::Local(local.into())];
+        for address in [loopback, ipv4(1, 1), ipv4(2, 2), ipv4(3, 3)] {
+            links.address_set(&address);
+        }
+        let own = |last: &[u8]| -> BTreeSet<IpAddr> {
+            last.iter().map(|last| [192, 0, 2, *last].into()).collect()
+        };
+        assert_eq!(own(&[1, 2]), links.own_addresses());
+        links.address_gone(&ipv4(2, 2));
+        links.address_set(&ipv4(1, 3));
+        assert_eq!(own(&[1, 3]), links.own_addresses());
     }
 
     #[test]

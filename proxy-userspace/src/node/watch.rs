@@ -1,7 +1,8 @@
-//! Follows the devices of this network namespace by rtnetlink.
+//! Follows the devices and addresses of this network namespace by rtnetlink.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
@@ -17,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::class::Reason;
 use super::device::Devices;
 use super::links::Links;
+use crate::config::Detect;
 
 /// Room for bursts of messages: hundreds of pods can start at once.
 const RECEIVE_BUFFER: usize = 1 << 20;
@@ -35,22 +37,37 @@ pub enum WatchError {
     Ended,
 }
 
-/// Keeps `devices` at those of this network namespace until nobody looks any more; it holds
-/// nothing before they are known. `node` holds the addresses of this node's Node object.
-pub async fn watch(
-    mut node: Receiver<BTreeSet<IpAddr>>,
-    devices: Sender<Option<Devices>>,
-) -> Result<(), WatchError> {
+/// What to look at, and whom to tell. Both senders hold nothing before anything is known.
+pub struct Look {
+    /// What tells local pods from others.
+    pub detect: Detect,
+    /// The addresses of this node's Node object. Devices are not told apart before they are known.
+    pub node: Receiver<Option<BTreeSet<IpAddr>>>,
+    /// Told the addresses that packets are delivered at on this node, those of the loopback device
+    /// (127.0.0.0/8 and `::1`) left out.
+    pub addresses: Sender<Option<Arc<BTreeSet<IpAddr>>>>,
+    /// Told the devices.
+    pub devices: Sender<Option<Devices>>,
+}
+
+/// Follows the devices and addresses of this network namespace until nobody looks at the devices
+/// any more.
+pub async fn watch(look: Look) -> Result<(), WatchError> {
+    let Look {
+        detect,
+        mut node,
+        addresses,
+        devices,
+    } = look;
     let mut session = Session::begin().await?;
     let mut said = HashMap::new();
     loop {
-        let sorted = Devices::sort(&session.links, &node.borrow_and_update());
-        say(&session.links, &sorted, &mut said);
-        devices.send_if_modified(|known| {
-            let is_new = known.as_ref() != Some(&sorted);
-            *known = Some(sorted);
-            is_new
-        });
+        set(&addresses, Arc::new(session.links.own_addresses()));
+        if let Some(node) = &*node.borrow_and_update() {
+            let sorted = Devices::sort(&session.links, node, &detect);
+            say(&session.links, &sorted, &mut said);
+            set(&devices, sorted);
+        }
         tokio::select! {
             () = devices.closed() => return Ok(()),
             changed = node.changed() => {
@@ -70,6 +87,15 @@ pub async fn watch(
             },
         }
     }
+}
+
+/// Tells what is known now to whoever was told something else.
+fn set<T: PartialEq>(sender: &Sender<Option<T>>, now: T) {
+    sender.send_if_modified(|known| {
+        let is_new = known.as_ref() != Some(&now);
+        *known = Some(now);
+        is_new
+    });
 }
 
 /// A netlink socket and what was learned by it.

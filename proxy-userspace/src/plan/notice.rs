@@ -1,5 +1,7 @@
 //! What an operator should know about the plan.
 
+use std::net::IpAddr;
+
 use proxy_common::net::Proto;
 use thiserror::Error;
 
@@ -9,11 +11,11 @@ use crate::model::{Family, ObjectName};
 /// Something that is declared and not served, or not served in full.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Notice {
-    /// SCTP is not translated.
-    #[error("port {port}: SCTP is not served")]
-    Sctp {
-        /// Number of the port.
-        port: u16,
+    /// An external IP is one of those that are not to be served.
+    #[error("external IP {addr} is not served: --external-ips does not allow it")]
+    ExternalIp {
+        /// The address.
+        addr: IpAddr,
     },
     /// Two Services have one frontend.
     #[error("{frontend} belongs to Service {owner}; it is served here once that lets it go")]
@@ -105,7 +107,7 @@ impl Notice {
     /// What kind of notice it is.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Sctp { .. } => "sctp",
+            Self::ExternalIp { .. } => "external-ip",
             Self::FrontendTaken { .. } => "frontend-taken",
             Self::FrontendsFull { .. } => "frontends-full",
             Self::EndpointsFull { .. } => "endpoints-full",
@@ -116,9 +118,9 @@ impl Notice {
         }
     }
 
-    /// Whether it tells of a limit of this program, about which nobody can do anything.
-    pub const fn is_known_limit(&self) -> bool {
-        matches!(self, Self::Sctp { .. })
+    /// Whether it tells of what is configured to be so.
+    pub const fn is_by_choice(&self) -> bool {
+        matches!(self, Self::ExternalIp { .. })
     }
 
     /// Whether waiting may help: room may become free.

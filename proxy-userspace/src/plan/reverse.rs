@@ -27,12 +27,12 @@ pub(super) enum Rank {
     Node,
 }
 
-/// The frontends of a service port that its endpoints should know, in the same order. Nobody but
-/// the node itself speaks to its loopback addresses, and a whole address leads nowhere.
+/// The frontends of a service port that its endpoints should know, in the same order: not those that
+/// lead nowhere, and not loopback addresses, which only the node itself speaks to.
 pub(super) fn doors(frontends: &[WantedFrontend]) -> impl Iterator<Item = (Rank, Door)> {
     let useful = frontends
         .iter()
-        .filter(|frontend| frontend.at.port != 0 && !frontend.at.addr.is_loopback());
+        .filter(|frontend| frontend.leads_somewhere() && !frontend.at.addr.is_loopback());
     useful.map(|frontend| {
         let rank = if frontend.flags.has(FrontendFlags::OWN_ADDRESS) {
             Rank::Node
@@ -218,6 +218,7 @@ fn is_other(before: &[Door], after: &[Door]) -> bool {
 mod tests {
     use proxy_common::net::Proto;
 
+    use super::super::wanted::List;
     use super::*;
 
     fn endpoint(last: u8) -> Socket {
@@ -342,22 +343,22 @@ mod tests {
     }
 
     #[test]
-    fn loopback_and_whole_addresses_are_no_way_back() {
-        let frontend = |addr: &str, port| WantedFrontend {
+    fn loopback_and_what_leads_nowhere_is_no_way_back() {
+        let frontend = |addr: &str, list| WantedFrontend {
             at: Socket {
                 addr: addr.parse().unwrap(),
-                port,
+                port: 30080,
                 proto: Proto::TCP,
             },
             flags: FrontendFlags::OWN_ADDRESS,
-            inside: super::super::wanted::List::Cluster,
-            outside: super::super::wanted::List::Cluster,
+            inside: List::Nobody,
+            outside: list,
         };
         let all = [
-            frontend("127.0.0.1", 30080),
-            frontend("10.0.0.1", 30080),
-            frontend("10.96.0.1", 0),
-            frontend("::1", 30080),
+            frontend("127.0.0.1", List::Cluster),
+            frontend("10.0.0.1", List::Local),
+            frontend("10.0.0.2", List::Nobody),
+            frontend("::1", List::Cluster),
         ];
         let found: Vec<_> = super::doors(&all).map(|(_, door)| door.0).collect();
         assert_eq!([IpAddr::from([10, 0, 0, 1])], *found);

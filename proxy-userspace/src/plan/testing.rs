@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use proxy_common::abi::bits::{WORDS, bit_of, socket_bit_of};
-use proxy_common::abi::{
-    Detector, EndpointFlags, EndpointSet, Frontend, FrontendFlags, Origin, Slot,
-};
+use proxy_common::abi::{Detector, EndpointFlags, Frontend, FrontendFlags, Origin, Slot};
 use proxy_common::net::{Ip4, Ip6, Port};
 
 use super::{Bitmap, Op, Record, Snapshot, Socket};
@@ -211,12 +209,6 @@ impl Tables {
     pub(super) fn sources(&self, service: u32) -> BTreeSet<IpNet> {
         let own = self.sources.iter().filter(|(owner, _)| *owner == service);
         own.map(|(_, range)| *range).collect()
-    }
-
-    /// Where the sets of a frontend stand.
-    pub(super) fn sets(&self, at: Socket) -> [EndpointSet; 2] {
-        let value = self.frontends[&at];
-        [value.inside, value.outside]
     }
 
     /// What a controller reads that starts now.

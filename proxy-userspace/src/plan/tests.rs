@@ -6,11 +6,13 @@ use proxy_common::net::Proto;
 
 use super::testing::{Found, Tables, endpoint, service, slice};
 use super::*;
-use crate::model::{Endpoint, Family};
+use crate::model::{Endpoint, Family, Protocol};
 
+mod node;
 mod properties;
 mod restart;
 mod room;
+mod sets;
 
 const HTTP: &[(&str, Protocol, u16)] = &[("", Protocol::Tcp, 8080)];
 
@@ -330,20 +332,6 @@ fn a_changed_cluster_ip_moves_the_frontend_and_keeps_the_slots() {
     assert_eq!(None, world.tables.reachable(at("10.96.0.1")));
     assert_eq!(before, world.slot("10.96.0.2", "10.1.0.1"));
     assert!(!outcome.ops.iter().any(|op| matches!(op, Op::Set { .. })));
-}
-
-#[test]
-fn sctp_is_said_once() {
-    let mut world = World::new(Limits::default());
-    let web = service("web", "10.96.0.1", &[("", Protocol::Sctp, 9000)]);
-    let change = Change::Set(Object::Service(web.into()));
-    let outcome = world.change(vec![change.clone()]);
-    assert_eq!(
-        ["default/web: port 9000: SCTP is not served"],
-        *messages(&outcome)
-    );
-    assert!(world.change(vec![change]).notices.is_empty());
-    assert!(world.tables.frontends.is_empty());
 }
 
 #[test]

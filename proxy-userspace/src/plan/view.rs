@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::desired::merged;
+use proxy_common::abi::EndpointFlags;
+
 use super::op::Socket;
+use super::policy::merged;
 use super::ports::Ports;
 use super::wanted::PortKey;
 use crate::model::{Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort};
@@ -32,10 +34,57 @@ pub struct PortView {
     pub family: Family,
     /// Its number in the tables, if it stands there.
     pub number: Option<u32>,
-    /// Where clients reach it.
-    pub frontends: Vec<Socket>,
+    /// Where clients reach it, those left out where they are only refused.
+    pub frontends: Vec<FrontendView>,
     /// Its endpoints in order of address and port.
     pub endpoints: Vec<EndpointView>,
+}
+
+/// A frontend as it is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrontendView {
+    /// Where it is.
+    pub at: Socket,
+    /// What it is to its Service, if that is known.
+    pub kind: Option<FrontendKind>,
+}
+
+/// What a frontend is to its Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrontendKind {
+    /// Its cluster IP.
+    ClusterIp,
+    /// An external IP.
+    ExternalIp,
+    /// An address of its load balancer.
+    LoadBalancer,
+    /// A node port at an address of this node.
+    NodePort,
+}
+
+impl FrontendKind {
+    /// As one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "cluster",
+            Self::ExternalIp => "external",
+            Self::LoadBalancer => "load-balancer",
+            Self::NodePort => "node-port",
+        }
+    }
+
+    fn of(at: Socket, service: &Service, port: &ServicePort) -> Self {
+        let is_among = |addresses: &[IpAddr]| at.port == port.port && addresses.contains(&at.addr);
+        if is_among(&service.cluster_ips) {
+            Self::ClusterIp
+        } else if is_among(&service.external_ips) {
+            Self::ExternalIp
+        } else if is_among(&service.load_balancer_ips) {
+            Self::LoadBalancer
+        } else {
+            Self::NodePort
+        }
+    }
 }
 
 /// An endpoint as it is planned.
@@ -49,6 +98,8 @@ pub struct EndpointView {
     pub slot: Option<u32>,
     /// Whether new flows may be given to it.
     pub is_listed: bool,
+    /// Names of the lists that it is in: `cluster`, `local`.
+    pub lists: Vec<&'static str>,
     /// Whether it runs on this node.
     pub is_local: bool,
     /// What its slice says of it.
@@ -57,6 +108,18 @@ pub struct EndpointView {
     pub node: Option<Arc<str>>,
     /// The slice that names it.
     pub slice: Option<ObjectName>,
+}
+
+impl EndpointView {
+    /// The names of the lists that an endpoint with such a record is in.
+    pub fn lists(flags: EndpointFlags) -> Vec<&'static str> {
+        let all = [
+            (EndpointFlags::IN_CLUSTER_SET, "cluster"),
+            (EndpointFlags::IN_LOCAL_SET, "local"),
+        ];
+        let own = all.into_iter().filter(|(list, _)| flags.has(*list));
+        own.map(|(_, name)| name).collect()
+    }
 }
 
 /// What is said of an endpoint.
@@ -133,6 +196,7 @@ fn view(
                 port,
                 slot: None,
                 is_listed: false,
+                lists: Vec::new(),
                 is_local: endpoint.node.as_deref() == Some(node),
                 condition: Condition::of(endpoint),
                 node: endpoint.node.clone(),
@@ -151,7 +215,12 @@ fn view(
     };
     if let Some((number, frontends, held)) = planned.planned(&service.name, &key) {
         view.number = Some(number);
-        view.frontends = frontends.iter().map(|own| own.at).collect();
+        let served = frontends.iter().filter(|own| own.leads_somewhere());
+        let served = served.map(|own| FrontendView {
+            at: own.at,
+            kind: Some(FrontendKind::of(own.at, service, port)),
+        });
+        view.frontends = served.collect();
         for held in held {
             let entry = endpoints.entry((held.addr, held.port));
             let endpoint = entry.or_insert_with(|| EndpointView {
@@ -159,6 +228,7 @@ fn view(
                 port: held.port,
                 slot: None,
                 is_listed: false,
+                lists: Vec::new(),
                 is_local: false,
                 condition: Condition::Withdrawn,
                 node: None,
@@ -166,6 +236,7 @@ fn view(
             });
             endpoint.slot = Some(held.slot);
             endpoint.is_listed = held.is_listed();
+            endpoint.lists = EndpointView::lists(held.flags);
         }
     }
     view.endpoints = endpoints.into_values().collect();

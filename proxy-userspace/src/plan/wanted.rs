@@ -67,6 +67,11 @@ pub(super) struct WantedFrontend {
 }
 
 impl WantedFrontend {
+    /// Whether any packet may go anywhere.
+    pub(super) fn leads_somewhere(&self) -> bool {
+        self.uses(List::Cluster) || self.uses(List::Local)
+    }
+
     /// Whether some of its packets may go to the endpoints of this list.
     pub(super) fn uses(&self, list: List) -> bool {
         self.inside == list || self.outside == list

@@ -137,11 +137,6 @@ pub(super) fn rows() -> Vec<Row> {
             "ports: [{port: 80, protocol: tcp}]",
         ),
         edit(
-            "SCTP",
-            PORTS,
-            "ports: [{name: s, port: 80, protocol: SCTP}]",
-        ),
-        edit(
             "port 70000 of a slice",
             SLICE_PORTS,
             "addressType: IPv4\nports: [{port: 70000}]",
@@ -157,10 +152,75 @@ pub(super) fn rows() -> Vec<Row> {
             "addressType: IPv4\nports: [{port: 8080, protocol: QUIC}]",
         ),
     ];
+    rows.extend(fields());
     rows.extend(endpoints());
     rows.extend(several_objects());
     rows.extend(files());
     rows.extend(limits());
+    rows
+}
+
+/// Fields of Services beside the clusterIP, and of ServiceCIDRs.
+fn fields() -> Vec<Row> {
+    let spec = |name, field: &'static str| edit(name, "ports: [{port: 80}]", field);
+    let mut rows = vec![
+        spec(
+            "external IP that is no address",
+            "externalIPs: [192.0.2.9, web]\n  ports: [{port: 80}]",
+        ),
+        spec(
+            "loopback external IP",
+            "externalIPs: [127.0.0.1]\n  ports: [{port: 80}]",
+        ),
+        spec(
+            "IPv6 link-local external IP",
+            "externalIPs: [\"fe80::9\"]\n  ports: [{port: 80}]",
+        ),
+        spec(
+            "address of a load balancer that is none",
+            "ports: [{port: 80}]\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.9}, {ip: lb}]}}",
+        ),
+        spec(
+            "unknown ipMode",
+            "ports: [{port: 80}]\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.9, ipMode: NAT}]}}",
+        ),
+        spec(
+            "source range that is none",
+            "loadBalancerSourceRanges: [192.0.2.0/24, 192.0.2.0/33]\n  ports: [{port: 80}]",
+        ),
+        spec("unknown type", "type: Nodeport\n  ports: [{port: 80}]"),
+        spec(
+            "unknown internalTrafficPolicy",
+            "internalTrafficPolicy: local\n  ports: [{port: 80}]",
+        ),
+        spec(
+            "unknown externalTrafficPolicy",
+            "externalTrafficPolicy: Node\n  ports: [{port: 80}]",
+        ),
+        spec(
+            "unknown sessionAffinity",
+            "sessionAffinity: Cookie\n  ports: [{port: 80}]",
+        ),
+    ];
+    rows.extend([
+        spec(
+            "affinity for more than a day",
+            "sessionAffinity: ClientIP\n  sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}\n  \
+             ports: [{port: 80}]",
+        ),
+        spec("node port 70000", "ports: [{port: 80, nodePort: 70000}]"),
+        spec(
+            "one node port twice",
+            "ports: [{name: p, port: 80, nodePort: 30080}, {name: q, port: 81, nodePort: 30080}]",
+        ),
+        row(
+            "ServiceCIDR that is none",
+            Input::Text(format!(
+                "{SOUND}---\napiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\n\
+                 metadata: {{name: s}}\nspec: {{cidrs: [10.96.0.0]}}\n"
+            )),
+        ),
+    ]);
     rows
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kube_lottery::manifests::{Source, Update};
-use kube_lottery::plan::{Limits, Plan, ServiceView};
+use kube_lottery::plan::{FrontendView, Limits, Plan, ServiceView};
 
 /// A directory of its own, gone at its end.
 pub(super) struct Dir(pub(super) PathBuf);
@@ -86,7 +86,7 @@ impl World {
                     [] => "no endpoint".to_owned(),
                     some => some.join(", "),
                 };
-                for at in &port.frontends {
+                for FrontendView { at, .. } in &port.frontends {
                     lines.push(format!("{} {at} → {listed}", name.name()));
                 }
             }

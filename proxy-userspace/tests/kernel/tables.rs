@@ -4,8 +4,11 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use kube_lottery::dataplane::{Dataplane, Options, Tables, apply, load};
+use kube_lottery::model::IpNet;
 use kube_lottery::plan::{Bitmap, Limits, Op, Record, Socket};
-use proxy_common::abi::{EndpointFlags, EndpointSet, Frontend, FrontendFlags, Settings, Slot};
+use proxy_common::abi::{
+    Detector, EndpointFlags, EndpointSet, Frontend, FrontendFlags, Settings, Slot,
+};
 use proxy_common::net::Proto;
 
 use super::is_root;
@@ -17,7 +20,10 @@ fn tables() -> Option<Tables> {
     }
     let (object, settings) = for_this_kernel(Settings::with_hz(250));
     let mut options = Options::new(settings);
-    options.capacities.limits = Limits::new(16, 16);
+    options.capacities.limits = Limits {
+        sources: 4,
+        ..Limits::new(16, 16)
+    };
     if let Cow::Owned(object) = object {
         let path = std::env::temp_dir().join("kube-lottery-object");
         std::fs::write(&path, object).unwrap();
@@ -149,6 +155,72 @@ fn a_set_past_the_end_is_not_written_at_all() {
             sets.iter().filter(|slot| is_written(slot)).count()
         )
     );
+}
+
+fn range(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+fn source(service: u32, text: &str) -> Op {
+    let range = range(text);
+    Op::Source { service, range }
+}
+
+#[test]
+fn source_ranges_of_both_families_are_read_back_as_they_were_written() {
+    let Some(mut tables) = tables() else {
+        return;
+    };
+    let all = [
+        (3, "0.0.0.0/0"),
+        (3, "10.0.0.0/8"),
+        (4, "10.0.0.0/8"),
+        (0x0100_0000, "192.0.2.7/32"),
+        (3, "::/0"),
+        (3, "fd00::/63"),
+        (7, "fd00::1/128"),
+    ];
+    let ops = all.map(|(service, text)| source(service, text));
+    assert!(apply(&mut tables, ops.to_vec()).is_empty());
+    // Once more is no other one.
+    assert!(apply(&mut tables, ops.to_vec()).is_empty());
+    // The fifth of a family finds no room, and one that is not there is as good as removed.
+    let full = [source(9, "10.1.0.0/16"), source(9, "fd01::/16")];
+    let failures = apply(&mut tables, full.to_vec());
+    let failed: Vec<_> = failures.into_iter().map(|failure| failure.op).collect();
+    assert_eq!([source(9, "10.1.0.0/16")], *failed);
+    let gone = [(9, "fd01::/16"), (3, "10.0.0.0/8"), (3, "10.0.0.0/9")];
+    let gone = gone.map(|(service, text)| Op::SourceGone {
+        service,
+        range: range(text),
+    });
+    assert!(apply(&mut tables, gone.to_vec()).is_empty());
+    let mut left = tables.snapshot().unwrap().sources;
+    left.sort_unstable();
+    let mut expected: Vec<_> = all
+        .into_iter()
+        .map(|(service, text)| (service, range(text)))
+        .collect();
+    expected.remove(1);
+    expected.sort_unstable();
+    assert_eq!(expected, left);
+}
+
+#[test]
+fn who_is_inside_is_read_back() {
+    let Some(mut tables) = tables() else {
+        return;
+    };
+    let nobody: Detector = bytemuck::Zeroable::zeroed();
+    assert_eq!(Some(nobody), tables.snapshot().unwrap().detector);
+    let value = Detector {
+        has4: 1,
+        addr4: std::net::Ipv4Addr::new(10, 244, 0, 0).into(),
+        mask4: std::net::Ipv4Addr::new(255, 255, 0, 0).into(),
+        ..nobody
+    };
+    assert!(apply(&mut tables, vec![Op::Detector { value }]).is_empty());
+    assert_eq!(Some(value), tables.snapshot().unwrap().detector);
 }
 
 #[test]

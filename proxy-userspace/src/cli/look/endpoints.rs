@@ -21,8 +21,9 @@ const COLUMNS: [Column; 9] = [
 ];
 
 /// Columns of the wide table beyond those.
-const WIDE: [Column; 4] = [
+const WIDE: [Column; 5] = [
     ("LOCAL", false),
+    ("LISTS", false),
     ("NODE", false),
     ("SLICE", false),
     ("SLOT", true),
@@ -61,6 +62,7 @@ fn row(endpoint: &Endpoint, is_wide: bool) -> Vec<String> {
     if is_wide {
         let is_local = if endpoint.local { "yes" } else { "no" };
         row.push(is_local.to_owned());
+        row.push(endpoint.lists.join(","));
         row.push(endpoint.node.clone().unwrap_or_default());
         row.push(endpoint.slice.clone().unwrap_or_default());
         row.push(

@@ -15,7 +15,7 @@ use crate::dataplane::reader::now;
 use crate::dataplane::{Reader, settings};
 use crate::model::{Family, ObjectName, Protocol};
 use crate::netfilter;
-use crate::plan::{Condition, EndpointView, PortView, ServiceView};
+use crate::plan::{Condition, EndpointView, FrontendView, PortView, Record, ServiceView};
 
 /// Below it maps are pinned.
 pub(super) const ROOT: &str = "/sys/fs/bpf/kube-lottery";
@@ -98,12 +98,22 @@ fn open(directory: &Path) -> Result<Reader> {
 /// The service ports in the maps, each as a Service by its number.
 fn read(directory: &Path, scope: &Scope) -> Result<(Vec<ServiceView>, Counts)> {
     let reader = open(directory)?;
-    let (sets, frontends) = (reader.sets()?, reader.frontends()?);
-    let records = [reader.endpoints(Family::V4)?, reader.endpoints(Family::V6)?];
+    let frontends = reader.frontends()?;
+    let mut endpoints: BTreeMap<u32, Vec<EndpointView>> = BTreeMap::new();
+    for family in Family::ALL {
+        let records = reader.endpoints(family)?;
+        for (slot, record) in (0..).zip(records) {
+            if record.flags.has(EndpointFlags::HELD) {
+                let own = endpoints.entry(record.service).or_default();
+                own.push(endpoint(slot, &record));
+            }
+        }
+    }
     let mut views: BTreeMap<u32, ServiceView> = BTreeMap::new();
     for (at, value) in frontends {
         let name = ObjectName::new("-", &format!("#{}", value.service));
-        if !scope.includes(&name) {
+        // A whole address is no place to reach anything at.
+        if at.proto == Proto(0) || !scope.includes(&name) {
             continue;
         }
         let view = views.entry(value.service).or_insert_with(|| ServiceView {
@@ -111,30 +121,11 @@ fn read(directory: &Path, scope: &Scope) -> Result<(Vec<ServiceView>, Counts)> {
             ports: Vec::new(),
             notices: Vec::new(),
         });
+        let frontend = FrontendView { at, kind: None };
         if let Some(port) = view.ports.first_mut() {
-            port.frontends.push(at);
+            port.frontends.push(frontend);
             continue;
         }
-        let [v4, v6] = &records;
-        let records = match at.family() {
-            Family::V4 => v4,
-            Family::V6 => v6,
-        };
-        let (base, count) = (value.inside.base() as usize, value.inside.count() as usize);
-        let slots = sets.get(base..base + count).unwrap_or_default().iter();
-        let endpoints = slots.filter_map(|slot| {
-            let record = records.get(slot.endpoint as usize)?;
-            (record.service == value.service).then(|| EndpointView {
-                addr: record.addr,
-                port: record.port,
-                slot: Some(slot.endpoint),
-                is_listed: record.flags.has(EndpointFlags::ALIVE),
-                is_local: record.flags.has(EndpointFlags::LOCAL),
-                condition: Condition::Ready,
-                node: None,
-                slice: None,
-            })
-        });
         view.ports.push(PortView {
             name: "".into(),
             protocol: match at.proto {
@@ -144,10 +135,30 @@ fn read(directory: &Path, scope: &Scope) -> Result<(Vec<ServiceView>, Counts)> {
             },
             family: at.family(),
             number: Some(value.service),
-            frontends: vec![at],
-            endpoints: endpoints.collect(),
+            frontends: vec![frontend],
+            endpoints: endpoints.remove(&value.service).unwrap_or_default(),
         });
     }
     let counts = Counts::read(&reader, now(settings::detect().hz))?;
     Ok((views.into_values().collect(), counts))
+}
+
+/// What its record tells of an endpoint.
+fn endpoint(slot: u32, record: &Record) -> EndpointView {
+    let is_listed = record.flags.has(EndpointFlags::ALIVE);
+    EndpointView {
+        addr: record.addr,
+        port: record.port,
+        slot: Some(slot),
+        is_listed,
+        lists: EndpointView::lists(record.flags),
+        is_local: record.flags.has(EndpointFlags::LOCAL),
+        condition: if is_listed {
+            Condition::Ready
+        } else {
+            Condition::Serving
+        },
+        node: None,
+        slice: None,
+    }
 }

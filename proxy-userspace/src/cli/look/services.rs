@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::View;
 use super::output::{self, Column, Format, columns, note, print_object};
-use crate::control::api::{List, Port, Service};
+use crate::control::api::{Frontend, List, Port, Service};
 
 const COLUMNS: [Column; 9] = [
     ("NAMESPACE", false),
@@ -56,7 +56,7 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
         service.name.clone(),
         port.name.clone(),
         port.protocol.clone(),
-        port.frontends.join(" "),
+        frontends(&port.frontends, is_wide),
         format!("{}/{}", port.ready, port.total),
         port.picks.to_string(),
         port.flows.to_string(),
@@ -70,4 +70,52 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
         );
     }
     row
+}
+
+/// The frontends, as many as fit into a line unless all are asked for: a node port is reached at
+/// every address of the node. With what they are, where that is not the usual.
+fn frontends(all: &[Frontend], is_wide: bool) -> String {
+    const FEW: usize = 3;
+    let all: Vec<_> = all
+        .iter()
+        .map(|own| match own.kind.as_deref() {
+            None | Some("cluster") => own.address.clone(),
+            Some(kind) => format!("{}({kind})", own.address),
+        })
+        .collect();
+    match all.split_at_checked(FEW) {
+        Some((few, more)) if !is_wide && !more.is_empty() => {
+            format!("{} (+{})", few.join(" "), more.len())
+        }
+        _ => all.join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_frontends_are_counted_unless_all_are_asked_for() {
+        let frontend = |address: String| Frontend {
+            address,
+            kind: Some("cluster".into()),
+        };
+        let texts: Vec<_> = (1..=5).map(|n| format!("192.0.2.{n}:80")).collect();
+        let all: Vec<_> = texts.iter().cloned().map(frontend).collect();
+        let few = "192.0.2.1:80 192.0.2.2:80 192.0.2.3:80";
+        assert_eq!(few, frontends(&all[..3], false));
+        assert_eq!(format!("{few} (+2)"), frontends(&all, false));
+        assert_eq!(texts.join(" "), frontends(&all, true));
+        assert_eq!("", frontends(&[], false));
+    }
+
+    #[test]
+    fn what_is_no_cluster_ip_is_named() {
+        let node_port = Frontend {
+            address: "192.0.2.1:30080".into(),
+            kind: Some("node-port".into()),
+        };
+        assert_eq!("192.0.2.1:30080(node-port)", frontends(&[node_port], false));
+    }
 }

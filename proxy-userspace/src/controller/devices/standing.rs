@@ -77,6 +77,7 @@ impl Standing {
                 own.device.class == device.class
                     && own.device.framing == device.framing
                     && own.device.bridge == device.bridge
+                    && own.device.is_inside == device.is_inside
             })
         };
         let may_try = |device: &Device| {

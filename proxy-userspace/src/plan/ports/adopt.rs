@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
-use proxy_common::abi::{EndpointFlags, Frontend, FrontendFlags, Slot};
+use proxy_common::abi::{EndpointFlags, EndpointSet, Frontend, FrontendFlags, Slot};
 
 use super::super::diff::Held;
 use super::super::op::Socket;
@@ -124,12 +124,16 @@ impl Ports {
                 strays.retain(|stray| stray != region);
             }
         }
+        // Which lists they lead to is said when they are wanted; here it matters if to any.
+        let list = |set: EndpointSet| match set.count() {
+            0 => List::Nobody,
+            _ => List::Cluster,
+        };
         let frontends = frontends.iter().map(|(at, value)| WantedFrontend {
             at: *at,
             flags: value.flags,
-            // What they lead to is said when it is wanted.
-            inside: List::Nobody,
-            outside: List::Nobody,
+            inside: list(value.inside),
+            outside: list(value.outside),
         });
         let port = Port {
             key: PortKey {

@@ -118,15 +118,19 @@ impl Ports {
     ) {
         let entry = self.by_number.entry(number);
         let port = entry.or_insert_with(|| Port::new(key.clone()));
-        let old: HashSet<_> = port.frontends.iter().map(|frontend| frontend.at).collect();
-        let new = frontends
-            .iter()
-            .filter(|frontend| !old.contains(&frontend.at));
-        let new: Vec<_> = new.copied().collect();
+        let old: HashSet<_> = doors(&port.frontends).map(|(_, door)| door).collect();
+        let new: Vec<_> = doors(&frontends).collect();
+        let kept: HashSet<_> = new.iter().map(|(_, door)| *door).collect();
+        let added: Vec<_> = new.iter().filter(|(_, door)| !old.contains(door)).collect();
+        let gone: Vec<_> = old.difference(&kept).collect();
         let reverse = self.reverse.of_mut(key.family);
-        for (rank, door) in doors(&new) {
-            for endpoint in &port.endpoints {
-                reverse.add(key.socket(endpoint.addr, endpoint.port), rank, door);
+        for endpoint in &port.endpoints {
+            let at = key.socket(endpoint.addr, endpoint.port);
+            for door in &gone {
+                reverse.remove(at, **door);
+            }
+            for (rank, door) in &added {
+                reverse.add(at, *rank, *door);
             }
         }
         for frontend in &frontends {

@@ -104,9 +104,9 @@ pub(super) fn moved(
         }
         let len = u32::try_from(slots.len()).ok();
         let Some(region) = len.and_then(|len| regions.take(len, now)) else {
-            taken
-                .into_iter()
-                .for_each(|region| regions.put_back(region));
+            for region in taken {
+                regions.put_back(region);
+            }
             return Err(slots.len());
         };
         taken.push(region);

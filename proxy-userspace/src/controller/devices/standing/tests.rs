@@ -12,6 +12,7 @@ fn device(index: u32, class: Class, incarnation: u64) -> Device {
         class,
         incarnation,
         bridge: None,
+        is_inside: false,
     }
 }
 
@@ -70,6 +71,19 @@ fn a_new_name_costs_nothing() {
     };
     assert!(steps(&mut standing, &[after]).is_empty());
     assert_eq!("other", standing.list()[0].name);
+}
+
+#[test]
+fn a_device_that_comes_to_be_inside_is_told_so_in_place() {
+    let mut standing = Standing::default();
+    let before = device(2, Class::Pod, 1);
+    steps(&mut standing, std::slice::from_ref(&before));
+    let after = Device {
+        is_inside: true,
+        ..before
+    };
+    let expected = [Step::Attach(after.clone())];
+    assert_eq!(expected, *steps(&mut standing, &[after]));
 }
 
 #[test]
