@@ -11,7 +11,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use conformance::case;
+use conformance::hunt::Hunt;
 use conformance::oracle::{Oracle, fill_in};
+use conformance::run::Report;
+use conformance::world::World;
+use kube_lottery::config::Mode;
 
 /// Holds kube-lottery against kube-proxy.
 #[derive(Parser)]
@@ -23,8 +27,51 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Send the packets of files through the data path, and compare
+    Check(Check),
+    /// Make cases at random, and compare with the real kube-proxy
+    Random(Random),
     /// Write a file anew, with what the real kube-proxy does
     Observe(Observe),
+}
+
+#[derive(clap::Args)]
+struct Check {
+    /// Files of cases
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// As kube-proxy behaves in this mode only: iptables or nftables
+    #[arg(long, value_parser = mode)]
+    mode: Option<Mode>,
+    /// Say why, as far as the tables tell
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+fn mode(text: &str) -> Result<Mode, &'static str> {
+    match text {
+        "iptables" => Ok(Mode::Iptables),
+        "nftables" => Ok(Mode::Nftables),
+        _ => Err("legal are iptables and nftables"),
+    }
+}
+
+#[derive(clap::Args)]
+struct Random {
+    /// How many cases
+    cases: usize,
+    /// What they are made from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// In this mode only: iptables or nftables
+    #[arg(long, value_parser = mode)]
+    mode: Option<Mode>,
+    /// The oracle
+    #[arg(long)]
+    oracle: PathBuf,
+    /// Where small cases are written that fail
+    #[arg(long)]
+    folder: PathBuf,
 }
 
 #[derive(clap::Args)]
@@ -51,7 +98,57 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
+        Command::Check(options) => check(&options),
+        Command::Random(options) => random(options),
         Command::Observe(options) => observe(options),
+    }
+}
+
+fn check(options: &Check) -> Result<ExitCode> {
+    let files: Vec<_> = options
+        .files
+        .iter()
+        .map(|file| case::read(file))
+        .collect::<Result<_>>()?;
+    let mut total = Report::default();
+    for mode in modes(options.mode) {
+        let mut world = World::load(mode)?;
+        for case in files.iter().flatten() {
+            let report = conformance::run::run(&mut world, case)?;
+            for failure in &report.failures {
+                println!("{failure}");
+                for line in failure.why.iter().filter(|_| options.verbose) {
+                    println!("    {line}");
+                }
+            }
+            total += report;
+        }
+    }
+    Ok(close(&total))
+}
+
+fn random(options: Random) -> Result<ExitCode> {
+    let hunt = Hunt {
+        cases: options.cases,
+        seed: options.seed,
+        modes: &modes(options.mode),
+        oracle: &Oracle::new(options.oracle),
+        folder: &options.folder,
+        tell: &mut |line| println!("{line}"),
+    };
+    Ok(close(&hunt.run()?))
+}
+
+fn modes(only: Option<Mode>) -> Vec<Mode> {
+    only.map_or_else(|| vec![Mode::Iptables, Mode::Nftables], |mode| vec![mode])
+}
+
+fn close(total: &Report) -> ExitCode {
+    println!("{total}");
+    if total.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
