@@ -22,6 +22,7 @@ mod kernel {
     mod golden;
     mod lottery;
     mod neighbours;
+    mod netfilter;
     mod object;
     mod old;
     mod once;

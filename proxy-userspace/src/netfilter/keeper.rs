@@ -328,7 +328,9 @@ impl Keeper {
     /// Tells those who look how the tables are, and the log when that has changed.
     fn tell(&self) {
         let tables = self.families.iter().filter_map(Kept::trouble);
-        let accepts = self.accepts.iter().filter_map(Accepts::trouble);
+        let accepts = self.families.iter().zip(&self.accepts);
+        let accepts = accepts.filter(|(kept, _)| kept.is_used());
+        let accepts = accepts.filter_map(|(_, accepts)| accepts.trouble());
         let troubles: Vec<_> = tables.chain(accepts).collect();
         let in_force = self.accepts.iter().filter(|accepts| accepts.is_in_force());
         let state = State {

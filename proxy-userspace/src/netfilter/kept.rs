@@ -66,10 +66,10 @@ impl Kept {
         self.is_outdated
     }
 
-    /// Why the table is not as it should be. A family without any misses nothing.
+    /// Why the table is not as it should be.
     pub(super) fn trouble(&self) -> Option<String> {
         let family = self.table.family;
-        if !self.elements.is_used() {
+        if !self.is_used() {
             return None;
         }
         if let Some(failure) = &self.failure {
@@ -80,6 +80,11 @@ impl Kept {
         Some(format!(
             "{family}: {count} elements refused, {address}: {error}"
         ))
+    }
+
+    /// Whether anything is declared: a family without Services misses nothing.
+    pub(super) fn is_used(&self) -> bool {
+        self.elements.is_used()
     }
 
     /// Whether it is not as it should be.

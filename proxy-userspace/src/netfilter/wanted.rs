@@ -76,7 +76,7 @@ pub(super) fn wanted(family: Family, options: &Options) -> Table {
             filter("input", Hook::Input, EARLY, vec![reject(options)]),
             filter("output", Hook::Output, LATE, output),
             Chain {
-                name: "masquerade",
+                name: "postrouting",
                 kind: Kind::Nat,
                 hook: Hook::Postrouting,
                 priority: MASQUERADE,

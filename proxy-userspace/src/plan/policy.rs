@@ -18,7 +18,7 @@ use proxy_common::abi::Detector;
 use endpoints::Endpoints;
 pub(super) use endpoints::merged;
 use facts::Facts;
-use frontends::Port;
+use frontends::Given;
 use node_ports::NodePorts;
 
 use super::family::PerFamily;
@@ -59,7 +59,7 @@ impl Policy {
     }
 
     /// Name of this node.
-    pub(super) fn node(&self) -> &Arc<str> {
+    pub(super) const fn node(&self) -> &Arc<str> {
         &self.facts.node
     }
 
@@ -127,7 +127,7 @@ impl Policy {
     ) -> Wanted {
         let family = Family::of(cluster_ip);
         let mut endpoints = Endpoints::of(port, family, slices, &self.facts);
-        let (frontends, sources) = Port {
+        let (frontends, sources) = Given {
             policy: self,
             service,
             port,

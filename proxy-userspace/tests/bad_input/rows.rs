@@ -160,7 +160,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows
 }
 
-/// Fields of Services beside the clusterIP, and of ServiceCIDRs.
+/// Fields of Services beside the `clusterIP`, and of `ServiceCIDR`s.
 fn fields() -> Vec<Row> {
     let spec = |name, field: &'static str| edit(name, "ports: [{port: 80}]", field);
     let mut rows = vec![

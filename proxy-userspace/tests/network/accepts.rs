@@ -1,6 +1,7 @@
 //! The two accepts in the chain FORWARD of `iptables-nft`.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use kube_lottery::config::Mode;
 use xtask::lab::client::{Connection, Datagrams};
@@ -8,14 +9,16 @@ use xtask::lab::manifest::Service;
 use xtask::lab::{Family, Host};
 
 use super::marks::{MASQUERADE, mark};
-use super::netfilter::{SHIPPED, keeping, options};
+use super::netfilter::{keeping, options};
 use super::nftables::nft;
 use super::world::{World, serve, wait_until};
 
 /// The chains as `iptables-nft` makes them, with the policy that Docker sets.
 pub(super) const CHAINS: &str = "\
-table ip filter { chain FORWARD { type filter hook forward priority filter; policy drop; } }
-table ip6 filter { chain FORWARD { type filter hook forward priority filter; policy drop; } }
+add table ip filter
+add chain ip filter FORWARD { type filter hook forward priority filter; policy drop; }
+add table ip6 filter
+add chain ip6 filter FORWARD { type filter hook forward priority filter; policy drop; }
 ";
 
 const COMMANDS: [&str; 2] = ["iptables-nft", "ip6tables-nft"];
@@ -48,12 +51,21 @@ fn iptables(host: &Host, command: &str, args: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The rules of the chain by both commands, in the words of `iptables`.
-fn rules(host: &Host) -> [Vec<String>; 2] {
-    COMMANDS.map(|command| {
-        let listed = iptables(host, command, "-S FORWARD");
-        listed.lines().map(str::to_owned).collect()
-    })
+/// The rules of the chain in the words of `iptables`.
+fn rules(host: &Host, command: &str) -> Vec<String> {
+    let listed = iptables(host, command, "-S FORWARD");
+    listed.lines().map(str::to_owned).collect()
+}
+
+/// Waits until the chain has these rules.
+fn wait_for_rules(host: &Host, expected: &[String], commands: &[&str]) {
+    let end = Instant::now() + Duration::from_secs(30);
+    for command in commands {
+        while rules(host, command) != expected && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(expected, rules(host, command), "{command}");
+    }
 }
 
 #[test]
@@ -75,9 +87,7 @@ fn marked_and_established_packets_pass_where_the_policy_is_to_drop() {
     world.start_with(&Service::new("web", 10));
     let last = "-A FORWARD -p udp -m udp --dport 8080 -m mark --mark 0x0/0x4000 -j DROP";
     let all = ["-P FORWARD DROP", RULES[0], RULES[1], last].map(str::to_owned);
-    wait_until("both chains have the rules", || {
-        rules(&node) == [&all, &all].map(|all| all.to_vec())
-    });
+    wait_for_rules(&node, &all, &COMMANDS);
     let status = world.json(&["status"]);
     let families = serde_json::json!(["IPv4", "IPv6"]);
     assert_eq!(families, status["netfilter"]["forwardAccepts"]);
@@ -94,7 +104,7 @@ fn marked_and_established_packets_pass_where_the_policy_is_to_drop() {
         client.namespace.enter(send).unwrap();
         let command = COMMANDS[usize::from(family == Family::V6)];
         wait_until("it is dropped", || {
-            let listed = iptables(&node, command, "-vxS FORWARD");
+            let listed = iptables(&node, command, "-v -S FORWARD");
             let line = listed.lines().find(|line| line.contains("0x0/0x4000"));
             line.unwrap().contains("-c 1 ")
         });
@@ -133,13 +143,13 @@ fn the_accepts_are_kept_and_nothing_else_is_touched() {
         all.extend(RULES.iter().chain(others).map(|rule| (*rule).to_owned()));
         all
     };
-    let v4 = |host: &Host| rules(host)[0].clone();
+    let wait_for = |expected: &[String]| wait_for_rules(&node, expected, &COMMANDS[..1]);
     iptables(&node, COMMANDS[0], "-A FORWARD -s 192.0.2.1 -j DROP");
-    wait_until("they are put into a new chain", || v4(&node) == all(&[own]));
+    wait_for(&all(&[own]));
     iptables(&node, COMMANDS[0], "-F FORWARD");
-    wait_until("they are back", || v4(&node) == all(&[]));
+    wait_for(&all(&[]));
     iptables(&node, COMMANDS[0], "-D FORWARD 2");
-    wait_until("one is back", || v4(&node) == all(&[]));
+    wait_for(&all(&[]));
     // Whoever wants to be first may be.
     iptables(&node, COMMANDS[0], "-I FORWARD -s 192.0.2.1 -j DROP");
     let mut first = all(&[]);
@@ -153,7 +163,7 @@ fn the_accepts_are_kept_and_nothing_else_is_touched() {
     let path = world.lab.folder().join("saved");
     std::fs::write(&path, saved.stdout).unwrap();
     iptables(&node, "iptables-nft-restore", path.to_str().unwrap());
-    assert_eq!(first, v4(&node));
+    wait_for(&first);
     iptables(&node, COMMANDS[0], "-D FORWARD -s 192.0.2.1 -j DROP");
     iptables(&node, COMMANDS[0], "-A FORWARD -s 192.0.2.1 -j DROP");
     // Another copy of one.
@@ -161,12 +171,12 @@ fn the_accepts_are_kept_and_nothing_else_is_touched() {
         &node,
         "add rule ip filter FORWARD accept comment \"kube-lottery: strange\"",
     );
-    wait_until("what is not wanted is gone", || v4(&node) == all(&[own]));
+    wait_for(&all(&[own]));
 
+    let families = || world.json(&["status"])["netfilter"]["forwardAccepts"].clone();
+    assert_eq!(serde_json::json!(["IPv4"]), families());
     nft(&node, "delete table ip filter");
-    wait_until("it is told", || {
-        world.json(&["status"])["netfilter"]["forwardAccepts"] == serde_json::json!(["IPv6"])
-    });
+    wait_until("it is told", || families() == serde_json::json!([]));
     assert_eq!(0, world.look(&["status"]).code);
 }
 
@@ -177,11 +187,11 @@ fn the_mode_of_nftables_has_none() {
     };
     let node = world.lab.node(1);
     nft(&node, CHAINS);
-    keeping(&node, SHIPPED, options(Mode::Iptables), |mut keeping| {
+    keeping(&node, None, options(Mode::Iptables), |mut keeping| {
         keeping.wait_for(|state| state.accepts.len() == 2);
     });
     assert_eq!([2, 2], accepts(&node));
-    keeping(&node, SHIPPED, options(Mode::Nftables), |mut keeping| {
+    keeping(&node, None, options(Mode::Nftables), |mut keeping| {
         wait_until("they are gone", || accepts(&node) == [0, 0]);
         let state = keeping.wait_for(|_| true);
         assert_eq!(None, state.trouble);

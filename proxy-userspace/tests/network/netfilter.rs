@@ -16,13 +16,13 @@ use super::restart::say;
 use super::world::{World, is_long};
 
 /// What a `DaemonSet` grants, and nothing else.
-pub(super) const SHIPPED: CapabilitySet = CapabilitySet::BPF
+const SHIPPED: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::PERFMON);
 
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// A keeper in a network namespace that holds some capabilities only.
+/// A keeper in a network namespace.
 pub(super) struct Keeping<'a> {
     pub(super) netfilter: Netfilter,
     states: watch::Receiver<State>,
@@ -46,19 +46,22 @@ pub(super) fn options(mode: Mode) -> Options {
     })
 }
 
+/// Has a keeper work in a host, with some capabilities only or with all.
 pub(super) fn keeping<T: Send>(
     host: &Host,
-    capabilities: CapabilitySet,
+    capabilities: Option<CapabilitySet>,
     options: Options,
     work: impl FnOnce(Keeping<'_>) -> T + Send,
 ) -> T {
     let inside = || {
-        let sets = CapabilitySets {
-            effective: capabilities,
-            permitted: capabilities,
-            inheritable: CapabilitySet::empty(),
-        };
-        set_capabilities(None, sets)?;
+        if let Some(held) = capabilities {
+            let sets = CapabilitySets {
+                effective: held,
+                permitted: held,
+                inheritable: CapabilitySet::empty(),
+            };
+            set_capabilities(None, sets)?;
+        }
         // Its threads take over what this one has.
         let runtime = Runtime::new()?;
         let (netfilter, keeper, states) = Keeper::new(options);
@@ -86,10 +89,15 @@ fn the_shipped_capabilities_are_enough() {
         return;
     };
     let node = world.lab.node(1);
-    let state = keeping(&node, SHIPPED, options(Mode::Nftables), |mut keeping| {
-        keeping.netfilter.add(addresses(5));
-        keeping.wait_for(|state| state.cluster_ips == 10)
-    });
+    let state = keeping(
+        &node,
+        Some(SHIPPED),
+        options(Mode::Nftables),
+        |mut keeping| {
+            keeping.netfilter.add(addresses(5));
+            keeping.wait_for(|state| state.cluster_ips == 10)
+        },
+    );
     assert_eq!(None, state.trouble);
     assert!(listed(&node).contains("10.96.0.4"));
 }
@@ -101,16 +109,21 @@ fn without_them_it_says_so_as_soon_as_something_is_missed() {
     };
     let node = world.lab.node(1);
     let without = SHIPPED.difference(CapabilitySet::NET_ADMIN);
-    keeping(&node, without, options(Mode::Nftables), |mut keeping| {
-        assert_eq!(None, keeping.states.borrow_and_update().trouble);
-        keeping.netfilter.add(addresses(1));
-        let state = keeping.wait_for(|state| state.trouble.is_some());
-        let trouble = state.trouble.unwrap();
-        assert!(trouble.contains("Operation not permitted"), "{trouble}");
-        assert_eq!(0, state.cluster_ips);
-        keeping.netfilter.remove(addresses(1));
-        keeping.wait_for(|state| state.trouble.is_none());
-    });
+    keeping(
+        &node,
+        Some(without),
+        options(Mode::Nftables),
+        |mut keeping| {
+            assert_eq!(None, keeping.states.borrow_and_update().trouble);
+            keeping.netfilter.add(addresses(1));
+            let state = keeping.wait_for(|state| state.trouble.is_some());
+            let trouble = state.trouble.unwrap();
+            assert!(trouble.contains("Operation not permitted"), "{trouble}");
+            assert_eq!(0, state.cluster_ips);
+            keeping.netfilter.remove(addresses(1));
+            keeping.wait_for(|state| state.trouble.is_none());
+        },
+    );
     assert_eq!("", listed(&node));
 }
 
@@ -127,23 +140,33 @@ fn ten_thousand_cluster_ips() {
     let all = addresses(10_000);
     let one = Destination::address(IpAddr::from([192, 0, 2, 1]));
     let began = Instant::now();
-    let (loaded, added) = keeping(&node, SHIPPED, options(Mode::Nftables), |mut keeping| {
-        keeping.netfilter.add(all.clone());
-        keeping.wait_for(|state| state.cluster_ips == all.len());
-        let loaded = began.elapsed();
-        let began = Instant::now();
-        keeping.netfilter.add(BTreeSet::from([one]));
-        (loaded, began.elapsed())
-    });
+    let (loaded, added) = keeping(
+        &node,
+        Some(SHIPPED),
+        options(Mode::Nftables),
+        |mut keeping| {
+            keeping.netfilter.add(all.clone());
+            keeping.wait_for(|state| state.cluster_ips == all.len());
+            let loaded = began.elapsed();
+            let began = Instant::now();
+            keeping.netfilter.add(BTreeSet::from([one]));
+            (loaded, began.elapsed())
+        },
+    );
     let began = Instant::now();
-    let completed = keeping(&node, SHIPPED, options(Mode::Nftables), |mut keeping| {
-        keeping.netfilter.add(all.clone());
-        keeping.wait_for(|state| state.cluster_ips == all.len() + 1);
-        let adopted = began.elapsed();
-        keeping.netfilter.complete();
-        keeping.wait_for(|state| state.cluster_ips == all.len());
-        (adopted, began.elapsed())
-    });
+    let completed = keeping(
+        &node,
+        Some(SHIPPED),
+        options(Mode::Nftables),
+        |mut keeping| {
+            keeping.netfilter.add(all.clone());
+            keeping.wait_for(|state| state.cluster_ips == all.len() + 1);
+            let adopted = began.elapsed();
+            keeping.netfilter.complete();
+            keeping.wait_for(|state| state.cluster_ips == all.len());
+            (adopted, began.elapsed())
+        },
+    );
     assert!(!listed(&node).contains(&one.address.to_string()));
     say(&format!(
         "{} ClusterIPs: loaded in {loaded:.1?}, one more in {added:.1?}, found again in {:.1?}, \

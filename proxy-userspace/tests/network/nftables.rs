@@ -58,49 +58,86 @@ pub(super) fn packets(host: &Host, counter: Counter) -> u64 {
     counts.get(&counter).copied().unwrap_or_default().packets
 }
 
-const TABLES: &str = "\
-table ip kube-lottery {
-	counter untranslated {
-		packets …
-	}
-
-	set cluster-ips {
-		type ipv4_addr
-		elements = { 10.96.0.10, 10.96.0.11 }
-	}
-
-	chain prerouting {
-		type filter hook prerouting priority 200; policy accept;
-		ip daddr @cluster-ips fib daddr type != local counter name \"untranslated\" drop
-	}
-
-	chain output {
-		type filter hook output priority 200; policy accept;
-		ip daddr @cluster-ips fib daddr type != local counter name \"untranslated\" drop
-	}
+/// The tables of two Services, in the words of `nft`.
+fn tables() -> String {
+    let v4 = ["10.96.0.10", "10.96.0.11"];
+    let v6 = ["fd00:10:96::a", "fd00:10:96::b"];
+    table("ip", "ipv4_addr", &v4) + &table("ip6", "ipv6_addr", &v6)
 }
-table ip6 kube-lottery {
-	counter untranslated {
+
+fn table(family: &str, kind: &str, addresses: &[&str]) -> String {
+    let ports = ["tcp", "udp"].into_iter().flat_map(|protocol| {
+        let all = addresses.iter();
+        all.map(move |address| format!("{address} . {protocol} . 80"))
+    });
+    let elements = Vec::from_iter(ports).join(",\n\t\t\t     ");
+    let late = format!(
+        "meta mark & 0x00008000 == 0x00000000 \
+         {family} daddr . meta l4proto . th dport @cluster-ip-ports \
+         fib daddr type != local counter name \"untranslated\" drop"
+    );
+    let reject =
+        "meta mark & 0x00008000 != 0x00000000 ct state new counter name \"rejected\" reject";
+    format!(
+        "\
+table {family} kube-lottery {{
+	counter untranslated {{
 		packets …
-	}
+	}}
 
-	set cluster-ips {
-		type ipv6_addr
-		elements = { fd00:10:96::a,
-			     fd00:10:96::b }
-	}
+	counter rejected {{
+		packets …
+	}}
 
-	chain prerouting {
+	counter invalid {{
+		packets …
+	}}
+
+	set cluster-ip-ports {{
+		type {kind} . inet_proto . inet_service
+		elements = {{ {elements} }}
+	}}
+
+	chain prerouting {{
 		type filter hook prerouting priority 200; policy accept;
-		ip6 daddr @cluster-ips fib daddr type != local counter name \"untranslated\" drop
-	}
+		{late}
+	}}
 
-	chain output {
+	chain forward {{
+		type filter hook forward priority -110; policy accept;
+		{reject}
+		ct state invalid counter name \"invalid\" drop
+	}}
+
+	chain input {{
+		type filter hook input priority -110; policy accept;
+		{reject}
+	}}
+
+	chain output {{
 		type filter hook output priority 200; policy accept;
-		ip6 daddr @cluster-ips fib daddr type != local counter name \"untranslated\" drop
-	}
+		{reject}
+		{late}
+	}}
+
+	chain postrouting {{
+		type nat hook postrouting priority srcnat - 5; policy accept;
+		meta mark & 0x00004000 != 0x00000000 meta mark set meta mark & 0xffffbfff masquerade fully-random
+	}}
+
+	chain clear-postrouting {{
+		type filter hook postrouting priority 200; policy accept;
+		meta mark set meta mark & 0xffff3fff
+	}}
+
+	chain clear-input {{
+		type filter hook input priority 200; policy accept;
+		meta mark set meta mark & 0xffff3fff
+	}}
+}}
+"
+    )
 }
-";
 
 #[test]
 fn what_anybody_else_changes_is_put_right_under_traffic() {
@@ -114,7 +151,8 @@ fn what_anybody_else_changes_is_put_right_under_traffic() {
     world.manifests.write_service(&other).unwrap();
     world.start_with(&service);
     let node = world.lab.node(1);
-    assert_eq!(TABLES, listed(&node));
+    let tables = tables();
+    assert_eq!(tables, listed(&node));
     // Something to lose.
     let lost = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -134,7 +172,7 @@ fn what_anybody_else_changes_is_put_right_under_traffic() {
             for change in [
                 "flush table ip kube-lottery",
                 "flush set ip kube-lottery cluster-ip-ports",
-                "flush chain ip kube-lottery masquerade",
+                "flush chain ip kube-lottery postrouting",
                 "add rule ip6 kube-lottery clear-input drop",
                 "delete table ip6 kube-lottery",
                 "delete table ip kube-lottery\ndelete table ip6 kube-lottery",
@@ -153,9 +191,9 @@ fn what_anybody_else_changes_is_put_right_under_traffic() {
             ] {
                 let paused = Paused::new(world.pid());
                 nft(&node, change);
-                assert_ne!(TABLES, listed(&node), "{change}");
+                assert_ne!(tables, listed(&node), "{change}");
                 paused.resume();
-                wait_until("it is put right", || TABLES == listed(&node));
+                wait_until("it is put right", || tables == listed(&node));
             }
         },
     );
@@ -193,10 +231,10 @@ fn a_restart_finds_the_tables_and_goes_on_counting() {
     world.manifests.remove("service-other").unwrap();
     world.manifests.write("broken", "kind: [").unwrap();
     world.start();
-    assert_eq!(TABLES, listed(&node));
+    assert_eq!(tables(), listed(&node));
     world.manifests.remove("broken").unwrap();
-    let left = TABLES.replace(", 10.96.0.11 ", " ");
-    let left = left.replace(",\n\t\t\t     fd00:10:96::b ", " ");
+    let left =
+        table("ip", "ipv4_addr", &["10.96.0.10"]) + &table("ip6", "ipv6_addr", &["fd00:10:96::a"]);
     wait_until("what nobody declares is gone", || left == listed(&node));
     assert_eq!(dropped, counted(&node));
 

@@ -8,7 +8,7 @@ use kube_lottery::netfilter::{Counter, Destination, Judgement, Packet, Path, Rul
 use proxy_common::net::Proto;
 use xtask::lab::{Addresses, Family, Host};
 
-use super::netfilter::{SHIPPED, keeping, options};
+use super::netfilter::{keeping, options};
 use super::nftables::{listed, nft};
 use super::world::{World, wait_until};
 
@@ -150,7 +150,7 @@ fn the_kernel_does_with_packets_what_the_tables_say() {
         options.service_cidrs = ranges.into();
         let rules = Rules::new(&options, destinations.clone());
         options.service_cidrs.clear();
-        let count = keeping(&node, SHIPPED, options, |mut keeping| {
+        let count = keeping(&node, None, options, |mut keeping| {
             keeping.netfilter.add(destinations);
             keeping.netfilter.set_service_cidrs(ranges.into());
             keeping.wait_for(|state| state.cluster_ips == 4);

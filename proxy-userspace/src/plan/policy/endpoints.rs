@@ -29,10 +29,10 @@ impl Endpoints {
         facts: &Facts,
     ) -> Self {
         let merged = merged(port, family, slices);
-        let is_local = |endpoint: &Endpoint| endpoint.node.as_ref() == Some(&facts.node);
+        let is_here = |endpoint: &Endpoint| endpoint.node.as_ref() == Some(&facts.node);
         let all = || merged.values().map(|(_, endpoint)| *endpoint);
         let any_ready = all().any(|endpoint| endpoint.ready);
-        let local_ready = all().any(|endpoint| endpoint.ready && is_local(endpoint));
+        let local_ready = all().any(|endpoint| endpoint.ready && is_here(endpoint));
         let nearness = Nearness::of(all().filter(|endpoint| endpoint.ready), facts);
 
         let mut found = Self {
@@ -46,27 +46,27 @@ impl Endpoints {
                 found.idle.push((addr, port));
                 continue;
             }
-            let is_local = is_local(endpoint);
+            let is_local = is_here(endpoint);
             // The two lists fall back to endpoints that end independently of one another.
             let in_cluster = if any_ready {
                 endpoint.ready && nearness.includes(endpoint, facts)
             } else {
                 is_ending(endpoint)
             };
-            let in_local = is_local
+            let stays = is_local
                 && if local_ready {
                     endpoint.ready
                 } else {
                     is_ending(endpoint)
                 };
             found.has_any |= in_cluster;
-            found.has_local |= in_local;
+            found.has_local |= stays;
             found.able.push(WantedEndpoint {
                 addr,
                 port,
                 is_local,
                 in_cluster,
-                in_local,
+                in_local: stays,
             });
         }
         let by_place = |endpoint: &WantedEndpoint| (endpoint.addr, endpoint.port);
@@ -91,13 +91,11 @@ enum Nearness {
 
 impl Nearness {
     /// Hints count if every endpoint that is ready has some, and one of them means this node.
-    fn of<'a, I>(ready: I, facts: &Facts) -> Self
-    where
-        I: Iterator<Item = &'a Endpoint> + Clone,
-    {
+    fn of<'a, I: Iterator<Item = &'a Endpoint>>(ready: I, facts: &Facts) -> Self {
+        let ready: Vec<_> = ready.collect();
         let counts = |hints: fn(&Endpoint) -> &[Arc<str>], own: &Arc<str>| {
-            ready.clone().all(|endpoint| !hints(endpoint).is_empty())
-                && ready.clone().any(|endpoint| hints(endpoint).contains(own))
+            let mut all = ready.iter().map(|endpoint| hints(endpoint));
+            all.clone().all(|hints| !hints.is_empty()) && all.any(|hints| hints.contains(own))
         };
         if counts(|endpoint| &endpoint.for_nodes, &facts.node) {
             return Self::Node;

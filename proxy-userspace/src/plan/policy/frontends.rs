@@ -16,7 +16,7 @@ use crate::plan::wanted::{List, PortKey, Wanted, WantedFrontend};
 const ORIGINS: [Origin; 3] = [Origin::Inside, Origin::Outside, Origin::Host];
 
 /// A service port in one family.
-pub(super) struct Port<'a> {
+pub(super) struct Given<'a> {
     pub(super) policy: &'a Policy,
     pub(super) service: &'a Service,
     pub(super) port: &'a ServicePort,
@@ -28,7 +28,7 @@ pub(super) struct Port<'a> {
     pub(super) has_local: bool,
 }
 
-impl Port<'_> {
+impl Given<'_> {
     /// Its frontends, the most particular first, and who may use those that are filtered.
     pub(super) fn frontends(&self) -> (Vec<WantedFrontend>, Vec<IpNet>) {
         let mut all = Frontends(Vec::new());
@@ -167,7 +167,7 @@ impl Port<'_> {
         }
     }
 
-    fn has_detector(&self) -> bool {
+    const fn has_detector(&self) -> bool {
         detector::detects(&self.policy.detector, Family::of(self.cluster_ip))
     }
 

@@ -11,10 +11,11 @@ use crate::test::build::Executable;
 use crate::test::ring::Ring;
 
 /// Tests that ask a kernel what others may answer otherwise.
-const KERNEL: [&str; 6] = [
+const KERNEL: [&str; 7] = [
     "agreement::random_packets",
     "capability::",
     "golden::",
+    "netfilter::",
     "old::",
     "sweep::the_program",
     "tables::what_was_written",
