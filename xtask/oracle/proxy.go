@@ -161,7 +161,7 @@ func (p *proxy) await(s *state) error {
 				return errors.New("kube-proxy has ended")
 			}
 			p.last = append(p.last, line)
-			p.last = p.last[max(0, len(p.last)-10):]
+			p.last = p.last[max(0, len(p.last)-3):]
 			switch {
 			case strings.Contains(line, `"Calling handler.OnServiceCIDRsChanged"`):
 				cidrs--

@@ -69,14 +69,15 @@ impl Oracle {
     }
 }
 
-/// What both modes agree on is said once: `expect`, and `expect_iptables` where it differs.
-/// Returns what is left out, with the reason.
+/// Notes what kube-proxy does in both modes: `expect`, and `expect_iptables` where it differs.
+/// Packets of which nothing is certain are left out; returns those, with the reason.
 pub fn fill_in(cases: &mut [Case], oracle: &Oracle) -> Result<Vec<String>> {
     let nftables = oracle.observe(cases, Mode::Nftables)?;
     let iptables = oracle.observe(cases, Mode::Iptables)?;
     let mut left_out = Vec::new();
     for ((case, nftables), iptables) in cases.iter_mut().zip(nftables).zip(iptables) {
         let mut kept = Vec::with_capacity(case.packets.len());
+        let mut unsure = Vec::new();
         for ((mut packet, nftables), iptables) in std::mem::take(&mut case.packets)
             .into_iter()
             .zip(nftables)
@@ -88,12 +89,27 @@ pub fn fill_in(cases: &mut [Case], oracle: &Oracle) -> Result<Vec<String>> {
                     packet.expect = Some(nftables);
                     kept.push(packet);
                 }
-                (Err(reason), _) | (_, Err(reason)) => {
-                    left_out.push(format!("{}: {}: {reason}", case.name, packet.name));
-                }
+                (Err(reason), _) | (_, Err(reason)) => unsure.push((packet.name, reason)),
             }
         }
         case.packets = kept;
+        left_out.extend(unsure_of(case, unsure));
     }
     Ok(left_out)
+}
+
+/// What is not certain of the packets of a case. What is wrong with the whole of it is said once.
+fn unsure_of(case: &Case, unsure: Vec<(String, String)>) -> Vec<String> {
+    let name = &case.name;
+    match &unsure[..] {
+        [(_, reason), others @ ..]
+            if case.packets.is_empty() && others.iter().all(|(_, other)| other == reason) =>
+        {
+            vec![format!("{name}: {reason}")]
+        }
+        _ => unsure
+            .into_iter()
+            .map(|(packet, reason)| format!("{name}: {packet}: {reason}"))
+            .collect(),
+    }
 }

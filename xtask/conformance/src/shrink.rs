@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::case::Case;
+use crate::draws::items;
 use crate::oracle::Oracle;
 use crate::run::run;
 use crate::world::World;
@@ -19,7 +20,12 @@ const SERVICE_PARTS: [&str; 3] = [
 const ENDPOINT_PARTS: [&str; 3] = ["hints", "conditions", "nodeName"];
 
 /// The case with this packet alone, as small as it still fails in the mode of the world.
-pub(crate) fn shrink(world: &mut World, case: &Case, packet: &str, oracle: &Oracle) -> Result<Case> {
+pub(crate) fn shrink(
+    world: &mut World,
+    case: &Case,
+    packet: &str,
+    oracle: &Oracle,
+) -> Result<Case> {
     let mut small = case.clone();
     small.packets.retain(|own| own.name == packet);
     for _ in 0..ROUNDS {
@@ -87,7 +93,13 @@ fn smaller(case: &Case) -> Vec<Case> {
         for pointer in SERVICE_PARTS {
             without(removed(object, pointer));
         }
-        let endpoints = crate::draws::items(&object["endpoints"]).count();
+        let ports = object
+            .pointer("/spec/ports")
+            .map_or(0, |ports| items(ports).count());
+        for n in (0..ports).filter(|_| ports > 1) {
+            without(removed(object, &format!("/spec/ports/{n}")));
+        }
+        let endpoints = items(&object["endpoints"]).count();
         for n in 0..endpoints {
             without(removed(object, &format!("/endpoints/{n}")));
             for part in ENDPOINT_PARTS {
