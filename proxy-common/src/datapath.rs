@@ -10,6 +10,7 @@
 pub mod bridge;
 pub mod choose;
 pub mod claim;
+pub mod connect;
 pub mod direct;
 pub mod egress;
 pub mod flow;
@@ -21,6 +22,7 @@ pub mod memory;
 pub mod note;
 pub mod open;
 pub mod origin;
+pub mod own;
 pub mod packet;
 pub mod repair;
 pub mod rewrite;

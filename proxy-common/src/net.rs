@@ -4,6 +4,7 @@ pub mod addr;
 pub mod eth;
 pub mod ipv4;
 pub mod ipv6;
+pub mod sctp;
 pub mod tcp;
 pub mod udp;
 

@@ -8,6 +8,8 @@
 #[cfg(target_arch = "bpf")]
 mod atomic;
 #[cfg(target_arch = "bpf")]
+mod crc;
+#[cfg(target_arch = "bpf")]
 mod draw;
 #[cfg(target_arch = "bpf")]
 mod global;

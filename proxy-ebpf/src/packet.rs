@@ -17,7 +17,7 @@ use proxy_common::datapath::Packet;
 use proxy_common::datapath::packet::{NextHop, Route};
 use proxy_common::net::{Address, Ip4, Ip6, Mac, Port};
 
-use crate::scratch;
+use crate::{crc, scratch};
 
 /// `pkt_type` of a frame that is addressed to somebody else.
 const OTHER_HOST: u32 = 3;
@@ -246,6 +246,11 @@ impl Packet for SkbPacket {
     ) -> Option<()> {
         let flags = 2 | optional_flag(optional);
         self.fix_l4(offset, from.wire().into(), to.wire().into(), flags)
+    }
+
+    #[inline(always)]
+    fn crc_change(&self, difference: u32, len: u32) -> u32 {
+        crc::crc_change(difference, len)
     }
 }
 

@@ -70,6 +70,8 @@ counters! {
     PassFragment = "pass-fragment", "passed untouched: a fragment to or from a Service";
     /// Passed: protocol that is not translated.
     PassProtocol = "pass-protocol", "passed untouched: a protocol that is not translated";
+    /// Passed: the node's own traffic from the port of a frontend.
+    PassOwn = "pass-own-address", "traffic of the node itself from the port of a Service at its own address was noted";
     /// Passed: no frontend at this port.
     PassNoFrontend = "pass-no-frontend", "passed untouched: a Service address, but no such port";
 }

@@ -63,6 +63,9 @@ impl Kind {
     pub const UNSNAT: Self = Self(4);
     /// Direct traffic, left alone.
     pub const PASS: Self = Self(5);
+    /// Ingress, traffic of the node itself from the port of a frontend at one of its own addresses,
+    /// left alone.
+    pub const OWN: Self = Self(6);
 }
 
 /// The part of a flow half that is the same for both families.

@@ -16,7 +16,7 @@ use crate::abi::{
 #[inline(always)]
 pub fn choose<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let origin = origin_of(tables, work);
-    choose_for(tables, work, origin)
+    choose_for(tables, work, origin, true)
 }
 
 /// Chooses the endpoint for a packet of this origin: nothing to say if the flow has begun.
@@ -28,6 +28,7 @@ pub fn choose_for<F: Family, T: Tables<F>>(
     tables: &mut T,
     work: &mut Work<F>,
     origin: Origin,
+    is_source_known: bool,
 ) -> Step {
     let key = work.frontend_key();
     // Between reading the frontend and its set, both may have been replaced: read them once more.
@@ -35,7 +36,7 @@ pub fn choose_for<F: Family, T: Tables<F>>(
         let Some(frontend) = tables.frontend(&key) else {
             return Step::drop(Counter::DropStale);
         };
-        if is_kept_out(tables, work, &frontend) {
+        if is_source_known && is_kept_out(tables, work, &frontend) {
             return Step::drop(Counter::DropSourceRange);
         }
         let set = frontend.set(origin);

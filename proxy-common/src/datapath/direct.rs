@@ -35,7 +35,7 @@ pub fn is_no_concern<F: Wire, T: Tables<F>>(
     }
     let ports = (transport.sport, transport.dport);
     let trace = tables.trace(trace_of((network.src, network.dst), ports, proto));
-    if transport.is_tcp {
+    if transport.proto.connects() {
         return !transport.flags.opens() && !is_fresh(trace, tables.now(), TCP_ESTABLISHED);
     }
     let now = tables.now();
@@ -52,7 +52,7 @@ pub fn is_no_concern<F: Wire, T: Tables<F>>(
         let state = flow.state();
         state.marks.kind() == Kind::PASS
             && !is_over(proto, tier, state, now)
-            && !is_stale(false, state.last_seen, now)
+            && !is_stale(Proto::UDP, state.last_seen, now)
     })
 }
 
@@ -100,7 +100,7 @@ pub fn direct<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> St
             return step;
         }
         tables.count(Counter::Direct);
-    } else if !work.event.is_tcp {
+    } else if !work.event.proto.connects() {
         // A datagram keeps its note; a SYN may be anybody's.
         work.tier = tier;
         work.path.fill_key(tier, Kind::PASS, &mut work.key);
@@ -123,7 +123,7 @@ pub fn note_answer<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) 
     work.path.answer_direct(&work.key);
     let past = Past {
         state: said(&event),
-        proof: if event.is_tcp { 0 } else { event.now },
+        proof: if event.proto.connects() { 0 } else { event.now },
         now: event.now,
     };
     tables.insert(Tier::HalfOpen, &work.path, Kind::PASS, past);
@@ -132,7 +132,7 @@ pub fn note_answer<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) 
 
 /// What a packet says of its direct flow; only the endpoint's do.
 #[inline(always)]
-const fn said(event: &Event) -> State {
+pub(super) const fn said(event: &Event) -> State {
     if matches!(event.sender, Sender::Client) {
         return State::NEW;
     }
@@ -150,7 +150,7 @@ const fn said(event: &Event) -> State {
 
 /// The state bits that a packet sets and clears in its note.
 #[inline(always)]
-const fn bits(state: State, event: &Event) -> (State, State) {
+pub(super) const fn bits(state: State, event: &Event) -> (State, State) {
     let said = said(event);
     // An answer to an opening begins another connection; one that is repeated finds nothing.
     let clear = if event.flags.any(Flags::SYN) {
@@ -165,7 +165,7 @@ const fn bits(state: State, event: &Event) -> (State, State) {
 #[inline(always)]
 pub const fn is_quiet(note: &FlowState, event: &Event) -> bool {
     let (set, clear) = bits(note.marks.state(), event);
-    set.0 | clear.0 == 0 && !is_stale(event.is_tcp, note.last_seen, event.now)
+    set.0 | clear.0 == 0 && !is_stale(event.proto, note.last_seen, event.now)
 }
 
 /// Writes what a packet changes in the note of its direct flow.
@@ -182,8 +182,8 @@ pub fn note_direct<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) 
     let before = note.marks.state();
     let (set, clear) = bits(before, event);
     let state = State((before.0 | set.0) & !clear.0);
-    let goes_on = is_stale(event.is_tcp, note.last_seen, event.now)
-        && if event.is_tcp {
+    let goes_on = is_stale(event.proto, note.last_seen, event.now)
+        && if event.proto.connects() {
             said(event) == State::REPLIED
         } else {
             state.any(State::REPLIED) && event.now.saturating_sub(note.proof) > lifetime::UDP_PROVED
@@ -198,16 +198,17 @@ pub fn note_direct<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) 
         let moved = tables.insert(Tier::Established, &work.path, Kind::PASS, past);
         if moved != Insert::Refused {
             tables.remove(Tier::HalfOpen, &work.path, Kind::PASS);
+            work.tier = Tier::Established;
         }
-        return Step::PASS;
+    } else {
+        let touch = Touch {
+            set,
+            clear,
+            proof: 0,
+            now: past.now,
+        };
+        tables.touch(tier, &work.path, Kind::PASS, touch);
     }
-    let touch = Touch {
-        set,
-        clear,
-        proof: 0,
-        now: past.now,
-    };
-    tables.touch(tier, &work.path, Kind::PASS, touch);
     Step::PASS
 }
 

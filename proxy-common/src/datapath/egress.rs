@@ -13,8 +13,8 @@ use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{Counter, Family, FlowState, Hook, Kind, Tier, V4, V6};
+use crate::net::eth;
 use crate::net::tcp::Flags;
-use crate::net::{Proto, eth};
 
 /// Handles a packet that is about to leave, its network header at `network` bytes.
 #[inline(always)]
@@ -71,6 +71,7 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
         network.proto,
         Hook::EGRESS,
     );
+    work.device = packet.device();
     work.event = Event::new(Sender::Endpoint, &transport, tables.now());
     if decide(tables, work) != Step::REWRITE {
         return Verdict::Pass;
@@ -105,6 +106,7 @@ fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
             if !direct::is_quiet(state, &work.event) {
                 work.tier = tier;
                 tables.part(Part::NoteDirect, work);
+                tables.part(Part::Leaves, work);
             }
             Step::PASS
         }
@@ -118,8 +120,9 @@ fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
 /// goes to a client that speaks to the endpoint directly, from a port that it has used before.
 #[inline(always)]
 pub(super) fn is_remains(tier: Tier, flow: &FlowState, event: &Event) -> bool {
-    if event.is_tcp {
-        return event.flags.any(Flags::SYN) && lifetime::is_over(Proto::TCP, tier, flow, event.now);
+    if event.proto.connects() {
+        return event.flags.any(Flags::SYN)
+            && lifetime::is_over(event.proto, tier, flow, event.now);
     }
     // A first answer may be slow: it has as long as the next one.
     event.now.saturating_sub(flow.last_seen) > lifetime::UDP_REPLIED

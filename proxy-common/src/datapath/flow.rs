@@ -17,7 +17,8 @@
 //!
 //! A client that speaks to an endpoint directly makes a flow of which `vip:vport` is `ep:eport`
 //! itself. If its port is free at the endpoint there is only a note under the key of `UNDNAT`, of
-//! kind `PASS`. If it is not, the flow has halves like any other.
+//! kind `PASS`. If it is not, the flow has halves like any other. Where such an endpoint is the
+//! node itself there may be a note under the key of `DNAT`, too, of kind `OWN`: see `own`.
 
 use super::rewrite::Change;
 use super::tables::Past;
@@ -256,7 +257,7 @@ impl<F: Family> Path<F> {
     #[inline(always)]
     pub fn fill_key(&self, tier: Tier, kind: Kind, key: &mut F::FlowKey) {
         let (addrs, ports, hook) = match kind {
-            Kind::DNAT => (
+            Kind::DNAT | Kind::OWN => (
                 (&self.client, &self.vip),
                 (self.client_port, self.vip_port),
                 Hook::INGRESS,
@@ -292,7 +293,8 @@ impl<F: Family> Path<F> {
     #[inline(always)]
     const fn result(&self, kind: Kind) -> Ends<'_, F> {
         match kind {
-            Kind::DNAT => (
+            // To OWN, both are the same.
+            Kind::DNAT | Kind::OWN => (
                 (&self.client, &self.endpoint),
                 (self.sport, self.endpoint_port),
             ),

@@ -5,6 +5,7 @@ use super::rewrite::Place;
 use crate::abi::{Family, V4, V6};
 use crate::net::ipv4::{self, Ipv4Header};
 use crate::net::ipv6::{self, Ipv6Header};
+use crate::net::sctp::{self, Chunk, SctpHeader};
 use crate::net::tcp::{self, TcpHeader};
 use crate::net::udp::{self, UdpHeader};
 use crate::net::{Port, Proto};
@@ -22,6 +23,8 @@ pub struct Network<F: Family> {
     pub offset: usize,
     /// Offset of the transport header, in bytes.
     pub payload: usize,
+    /// Length of the transport header and what follows, in bytes, as the network header has it.
+    pub len: u32,
     /// Whether the packet is a piece of a datagram.
     pub is_fragment: bool,
 }
@@ -33,6 +36,7 @@ impl<F: Family> Network<F> {
         Place {
             network: self.offset,
             transport: self.payload,
+            len: self.len,
             checksum: transport.checksum,
         }
     }
@@ -45,7 +49,7 @@ impl<F: Wire> Network<F> {
     pub fn begins<P: Packet>(&self, packet: &P) -> bool {
         match (F::IS_V6, self.proto) {
             // Cut short.
-            (_, Proto::TCP | Proto::UDP) => false,
+            (_, Proto::TCP | Proto::UDP | Proto::SCTP) => false,
             (false, Proto::ICMP) => {
                 let kind = packet.load::<u8>(self.payload);
                 kind.is_some_and(|kind| matches!(kind, 8 | 13 | 15 | 17))
@@ -98,6 +102,7 @@ impl Wire for V4 {
             proto: header.proto,
             offset,
             payload: offset + len,
+            len: u32::from(u16::from_be(header.total_len)).saturating_sub(len as u32),
             is_fragment: header.is_fragment(),
         })
     }
@@ -110,7 +115,10 @@ impl Wire for V4 {
         from: Self::Addr,
         to: Self::Addr,
     ) -> Option<()> {
-        packet.fix_checksum4(transport.offset, from, to, transport.optional)?;
+        // No pseudo header is in a CRC.
+        if !transport.is_crc {
+            packet.fix_checksum4(transport.offset, from, to, transport.optional)?;
+        }
         packet.fix_header_checksum(network + ipv4::CHECK, from, to)
     }
 
@@ -137,6 +145,7 @@ impl Wire for V6 {
             proto: header.next,
             offset,
             payload: offset + ipv6::LEN,
+            len: u32::from(u16::from_be(header.payload_len)),
             is_fragment: header.next == Proto(44),
         })
     }
@@ -149,6 +158,9 @@ impl Wire for V6 {
         from: Self::Addr,
         to: Self::Addr,
     ) -> Option<()> {
+        if transport.is_crc {
+            return Some(());
+        }
         packet.fix_checksum6(transport.offset, from, to, transport.optional)
     }
 
@@ -165,6 +177,8 @@ pub struct Checksum {
     pub offset: usize,
     /// Whether zero means that there is none.
     pub optional: bool,
+    /// Whether it is SCTP's: a CRC of the packet, without addresses.
+    pub is_crc: bool,
 }
 
 /// The transport header of a packet.
@@ -174,14 +188,16 @@ pub struct Transport {
     pub sport: Port,
     /// Destination port.
     pub dport: Port,
-    /// TCP control bits; none for UDP.
+    /// TCP control bits, or those of the segment that stands for the same; none for UDP.
     pub flags: tcp::Flags,
-    /// TCP sequence number, host order.
+    /// TCP sequence number, host order. SCTP: one less than the tag that the sender of an INIT ACK
+    /// asks to be addressed by.
     pub seq: u32,
-    /// TCP acknowledgment number, host order.
+    /// TCP acknowledgment number, host order. SCTP: the tag that the receiver is addressed by: like
+    /// a TCP client's first acknowledgment, it shows that the answer was heard.
     pub ack: u32,
-    /// Whether this is TCP.
-    pub is_tcp: bool,
+    /// The protocol.
+    pub proto: Proto,
     /// The checksum.
     pub checksum: Checksum,
 }
@@ -199,10 +215,11 @@ impl Transport {
                     flags: header.flags,
                     seq: u32::from_be(header.seq),
                     ack: u32::from_be(header.ack),
-                    is_tcp: true,
+                    proto: Proto::TCP,
                     checksum: Checksum {
                         offset: network.payload + tcp::CHECK,
                         optional: false,
+                        is_crc: false,
                     },
                 })
             }
@@ -214,10 +231,32 @@ impl Transport {
                     flags: tcp::Flags::NONE,
                     seq: 0,
                     ack: 0,
-                    is_tcp: false,
+                    proto: Proto::UDP,
                     checksum: Checksum {
                         offset: network.payload + udp::CHECK,
                         optional: true,
+                        is_crc: false,
+                    },
+                })
+            }
+            Proto::SCTP => {
+                let header: SctpHeader = packet.load(network.payload)?;
+                let tag = if header.chunk == Chunk::INIT_ACK {
+                    packet.load(network.payload + size_of::<SctpHeader>())?
+                } else {
+                    0
+                };
+                Some(Self {
+                    sport: header.sport,
+                    dport: header.dport,
+                    flags: header.chunk.as_tcp(),
+                    seq: u32::from_be(tag).wrapping_sub(1),
+                    ack: u32::from_be(header.tag),
+                    proto: Proto::SCTP,
+                    checksum: Checksum {
+                        offset: network.payload + sctp::CHECK,
+                        optional: true,
+                        is_crc: true,
                     },
                 })
             }

@@ -16,7 +16,8 @@ use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{
-    Counter, Family, FlowFlags, FlowState, Frontend, Hook, Hop, Kind, Tier, V4, V6, trace_of,
+    Counter, Family, FlowFlags, FlowState, Frontend, FrontendFlags, Hook, Hop, Kind, Origin, Tier,
+    V4, V6, trace_of,
 };
 use crate::net::tcp::Flags;
 use crate::net::{Port, Proto, eth};
@@ -226,7 +227,12 @@ fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, seat: Seat
     work.change = destination_of(flow);
     let state = flow.state();
     work.flags = state.marks.flags();
-    if state.marks.kind() == Kind::UNSNAT {
+    let kind = state.marks.kind();
+    if kind != Kind::DNAT {
+        if kind == Kind::OWN {
+            work.tier = tier;
+            return ask(tables, work, Part::Answers);
+        }
         if seat.is_port() {
             // Out by the door it came in by, which is no bridge's way.
             work.hop = Hop::ELSEWHERE;
@@ -239,18 +245,12 @@ fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, seat: Seat
     let is_quiet = is_quiet(tier, state, &work.event);
     if may_choose_again(tables, state, &work.event) {
         work.tier = tier;
-        let step = tables.part(Part::Renew, work);
-        // It is gone in the meantime.
-        return if step == Step::NONE {
-            tables.part(Part::Miss, work)
-        } else {
-            step
-        };
+        return ask(tables, work, Part::Renew);
     }
     if !is_quiet {
         if seat.is_port() {
             // As old as the noted time is what is known of the way.
-            work.asks = is_stale(work.event.is_tcp, state.last_seen, work.event.now);
+            work.asks = is_stale(work.event.proto, state.last_seen, work.event.now);
         }
         work.tier = tier;
         tables.part(Part::Note, work);
@@ -258,10 +258,20 @@ fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, seat: Seat
     Step::REWRITE
 }
 
+/// Asks what becomes of a packet whose flow was found, or may be gone in the meantime.
+#[inline(always)]
+fn ask<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, part: Part) -> Step {
+    let step = tables.part(part, work);
+    if step == Step::NONE {
+        return tables.part(Part::Miss, work);
+    }
+    step
+}
+
 /// Whether the flow that a packet belongs to may have to choose again.
 #[inline(always)]
 fn may_choose_again<F: Family, T: Tables<F>>(tables: &T, flow: &FlowState, event: &Event) -> bool {
-    if event.is_tcp {
+    if event.proto.connects() {
         return event.flags.opens();
     }
     // UDP has no opening packet: a datagram leaves an endpoint that is gone, and a flow that was
@@ -309,14 +319,23 @@ pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     let event = work.event;
     // A flow on its way between the tiers was in neither place when it was looked for.
     if let Some(flow) = tables.flow(Tier::Established, &work.key) {
+        if flow.state().marks.kind() == Kind::OWN {
+            return Step::PASS;
+        }
         work.goes_by(flow);
         return Step::REWRITE;
     }
     work.replaces = false;
-    if frontend_for(tables, work).is_none() {
+    let Some(frontend) = frontend_for(tables, work) else {
         return no_frontend(tables, work);
+    };
+    if frontend.flags.has(FrontendFlags::OWN_ADDRESS) {
+        let step = tables.part(Part::Arrives, work);
+        if step != Step::NONE {
+            return step;
+        }
     }
-    if event.is_tcp && !event.flags.opens() {
+    if event.proto.connects() && !event.flags.opens() {
         if tables.part(Part::RepairForward, work) == Step::REWRITE {
             return Step::REWRITE;
         }
@@ -328,7 +347,7 @@ pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
         }
         tables.count(Counter::Loose);
     }
-    if !event.is_tcp
+    if !event.proto.connects()
         && is_searched(tables, work)
         && tables.part(Part::RepairForward, work) == Step::REWRITE
     {
@@ -349,17 +368,20 @@ fn is_searched<F: Family, T: Tables<F>>(tables: &T, work: &Work<F>) -> bool {
     direct::is_fresh(tables.trace(trace), work.event.now, lifetime::UDP_REPLIED)
 }
 
-/// Whether a segment that does not open a connection may be one of its middle. Of a connection that
-/// it does not know, conntrack calls all but a plain ACK INVALID.
+/// Whether a packet that does not open a connection may begin a flow as one of its middle. Of what
+/// it does not know, conntrack calls all INVALID but a plain ACK of TCP.
 #[inline(always)]
 const fn is_middle(event: &Event) -> bool {
     let sync = Flags::SYN.with(Flags::RST).with(Flags::FIN);
-    !event.flags.any(sync) && event.flags.any(Flags::ACK)
+    matches!(event.proto, Proto::TCP) && !event.flags.any(sync) && event.flags.any(Flags::ACK)
 }
 
 /// The frontend that a packet is for, unless packets of its origin are not to notice it.
 #[inline(always)]
-fn frontend_for<F: Family, T: Tables<F>>(tables: &T, work: &Work<F>) -> Option<Frontend> {
+pub(super) fn frontend_for<F: Family, T: Tables<F>>(
+    tables: &T,
+    work: &Work<F>,
+) -> Option<Frontend> {
     let frontend = tables.frontend(&work.frontend_key())?;
     // Most have endpoints for everybody; of those it does not matter who asks.
     let is_empty = frontend.inside.count() == 0 || frontend.outside.count() == 0;
@@ -373,11 +395,22 @@ fn frontend_for<F: Family, T: Tables<F>>(tables: &T, work: &Work<F>) -> Option<F
 /// business.
 #[inline(always)]
 pub fn whole<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let origin = origin_of(tables, work);
+    whole_for(tables, work, origin)
+}
+
+/// The same for a packet of this origin.
+#[inline(always)]
+pub(super) fn whole_for<F: Family, T: Tables<F>>(
+    tables: &T,
+    work: &Work<F>,
+    origin: Origin,
+) -> Step {
     let key = F::frontend_key(work.key.dst(), Port::zeroed(), Proto::ANY);
     let Some(frontend) = tables.frontend(&key) else {
         return Step::NONE;
     };
-    let step = nowhere(frontend.flags.empty(origin_of(tables, work)));
+    let step = nowhere(frontend.flags.empty(origin));
     if step == Step::PASS { Step::NONE } else { step }
 }
 
@@ -388,7 +421,7 @@ fn no_frontend<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> S
     if tables.may_be_endpoint(key.dst())
         && tables.may_be_served(key.dst(), key.dport(), key.proto())
     {
-        let goes_on = work.event.is_tcp && !work.event.flags.opens();
+        let goes_on = work.event.proto.connects() && !work.event.flags.opens();
         return if goes_on { Step::PASS } else { Step::DIRECT };
     }
     if tables.may_be_frontend(key.dst()) {
@@ -396,8 +429,9 @@ fn no_frontend<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> S
             return Step::REWRITE;
         }
         let event = &work.event;
-        let begins =
-            !event.is_tcp || event.flags.opens() || (is_middle(event) && tables.is_tcp_loose());
+        let begins = !event.proto.connects()
+            || event.flags.opens()
+            || (is_middle(event) && tables.is_tcp_loose());
         if begins {
             let step = tables.part(Part::Whole, work);
             if step != Step::NONE {

@@ -24,7 +24,16 @@ pub const TCP_TIME_WAIT: u32 = 120;
 /// How long those of one that was reset do.
 pub const TCP_RESET: u32 = 10;
 
-/// How old the noted time may be before it is written again: TCP.
+/// An SCTP association that was not established.
+pub const SCTP_OPENING: u32 = 3;
+/// An established SCTP association.
+pub const SCTP_ESTABLISHED: u32 = 210;
+/// An SCTP association of which one side has said SHUTDOWN.
+pub const SCTP_CLOSING: u32 = 3;
+/// How long the ports of an SCTP association stay taken that is over.
+pub const SCTP_CLOSED: u32 = 10;
+
+/// How old the noted time may be before it is written again: TCP and SCTP.
 pub const REFRESH_TCP: u32 = 4;
 /// How old the noted time may be before it is written again: UDP.
 pub const REFRESH_UDP: u32 = 2;
@@ -40,11 +49,11 @@ pub fn is_over(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
     }
     // A note of direct traffic may stay in the half-open tier although the connection has begun.
     let tier = match flow.marks.kind() {
-        Kind::PASS if state.any(State::REPLIED) => Tier::Established,
-        Kind::PASS => Tier::HalfOpen,
+        Kind::PASS | Kind::OWN if state.any(State::REPLIED) => Tier::Established,
+        Kind::PASS | Kind::OWN => Tier::HalfOpen,
         _ => tier,
     };
-    state.is_closed() || age > tcp(tier, state)
+    state.is_closed() || age > limits(proto).of(tier, state)
 }
 
 /// Whether the table may forget a half.
@@ -59,14 +68,15 @@ pub fn may_go(proto: Proto, tier: Tier, flow: &FlowState, now: u32, hurry: bool)
     if proto == Proto::UDP || !state.is_closing() {
         return is_over(proto, tier, flow, now);
     }
+    let limits = limits(proto);
     let limit = if state.is_finished() {
-        TCP_TIME_WAIT
+        limits.finished
     } else if tier == Tier::Established && !hurry {
-        TCP_ESTABLISHED
+        limits.established
     } else if state.is_closed() {
-        TCP_RESET
+        limits.reset
     } else {
-        TCP_CLOSING
+        limits.closing
     };
     now.saturating_sub(flow.last_seen) > limit
 }
@@ -81,21 +91,56 @@ pub const fn udp(state: State) -> u32 {
     }
 }
 
-#[inline(always)]
-const fn tcp(tier: Tier, state: State) -> u32 {
-    if state.is_closing() {
-        return TCP_CLOSING;
+/// Idle times after which a connection is over, or may be forgotten.
+struct Limits {
+    opening: u32,
+    established: u32,
+    closing: u32,
+    finished: u32,
+    reset: u32,
+}
+
+impl Limits {
+    #[inline(always)]
+    const fn of(&self, tier: Tier, state: State) -> u32 {
+        if state.is_closing() {
+            return self.closing;
+        }
+        match tier {
+            Tier::Established => self.established,
+            Tier::HalfOpen | Tier::Renewal => self.opening,
+        }
     }
-    match tier {
-        Tier::Established => TCP_ESTABLISHED,
-        Tier::HalfOpen | Tier::Renewal => TCP_OPENING,
+}
+
+#[inline(always)]
+const fn limits(proto: Proto) -> Limits {
+    match proto {
+        Proto::SCTP => Limits {
+            opening: SCTP_OPENING,
+            established: SCTP_ESTABLISHED,
+            closing: SCTP_CLOSING,
+            finished: SCTP_CLOSED,
+            reset: SCTP_CLOSED,
+        },
+        _ => Limits {
+            opening: TCP_OPENING,
+            established: TCP_ESTABLISHED,
+            closing: TCP_CLOSING,
+            finished: TCP_TIME_WAIT,
+            reset: TCP_RESET,
+        },
     }
 }
 
 /// Whether the noted time is old enough to be written again.
 #[inline(always)]
-pub const fn is_stale(is_tcp: bool, last_seen: u32, now: u32) -> bool {
-    let limit = if is_tcp { REFRESH_TCP } else { REFRESH_UDP };
+pub const fn is_stale(proto: Proto, last_seen: u32, now: u32) -> bool {
+    let limit = if proto.connects() {
+        REFRESH_TCP
+    } else {
+        REFRESH_UDP
+    };
     now.saturating_sub(last_seen) >= limit
 }
 
@@ -122,9 +167,11 @@ mod tests {
             (Tier::HalfOpen, State::RST_ENDPOINT, TCP_RESET),
         ] {
             let half = half(state, 1_000);
-            assert!(is_over(Proto::TCP, tier, &half, 1_000));
-            assert!(!may_go(Proto::TCP, tier, &half, 1_000 + limit, false));
-            assert!(may_go(Proto::TCP, tier, &half, 1_001 + limit, false));
+            for (proto, limit) in [(Proto::TCP, limit), (Proto::SCTP, SCTP_CLOSED)] {
+                assert!(is_over(proto, tier, &half, 1_000));
+                assert!(!may_go(proto, tier, &half, 1_000 + limit, false));
+                assert!(may_go(proto, tier, &half, 1_001 + limit, false));
+            }
         }
     }
 
@@ -156,6 +203,14 @@ mod tests {
                 TCP_ESTABLISHED,
             ),
             (Proto::TCP, Tier::HalfOpen, State::FIN_CLIENT, TCP_CLOSING),
+            (Proto::SCTP, Tier::HalfOpen, State::NEW, SCTP_OPENING),
+            (
+                Proto::SCTP,
+                Tier::Established,
+                State::REPLIED,
+                SCTP_ESTABLISHED,
+            ),
+            (Proto::SCTP, Tier::HalfOpen, State::FIN_CLIENT, SCTP_CLOSING),
             (Proto::UDP, Tier::HalfOpen, State::NEW, UDP_UNREPLIED),
             (Proto::UDP, Tier::Established, State::REPLIED, UDP_REPLIED),
         ] {

@@ -11,6 +11,7 @@ use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::flow::Flow as _;
 use crate::abi::{Family, FlowState, Kind, State, Tier};
+use crate::net::Proto;
 use crate::net::tcp::Flags;
 
 /// Who sent the packet.
@@ -27,9 +28,9 @@ pub enum Sender {
 pub struct Event {
     /// Who sent it.
     pub sender: Sender,
-    /// Whether it is TCP.
-    pub is_tcp: bool,
-    /// TCP control bits.
+    /// Its protocol.
+    pub proto: Proto,
+    /// TCP control bits, or what stands for them: see [`Transport`].
     pub flags: Flags,
     /// TCP sequence number.
     pub seq: u32,
@@ -45,7 +46,7 @@ impl Event {
     pub const fn new(sender: Sender, transport: &Transport, now: u32) -> Self {
         Self {
             sender,
-            is_tcp: transport.is_tcp,
+            proto: transport.proto,
             flags: transport.flags,
             seq: transport.seq,
             ack: transport.ack,
@@ -69,7 +70,7 @@ impl Event {
 
     /// The state bits that this packet sets and clears.
     #[inline(always)]
-    const fn bits(&self, state: State) -> (State, State) {
+    pub(super) const fn bits(&self, state: State) -> (State, State) {
         let mut set = State::NEW;
         let mut clear = State::NEW;
         if matches!(self.sender, Sender::Endpoint) && !self.flags.any(Flags::RST) {
@@ -94,7 +95,7 @@ pub fn is_quiet(tier: Tier, flow: &FlowState, event: &Event) -> bool {
     let (set, clear) = event.bits(flow.marks.state());
     tier == Tier::Established
         && set.0 | clear.0 == 0
-        && !is_stale(event.is_tcp, flow.last_seen, event.now)
+        && !is_stale(event.proto, flow.last_seen, event.now)
 }
 
 /// Writes down what a packet changes in its flow, in both halves.
@@ -114,7 +115,7 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     let (set, clear) = event.bits(before);
     let after = State((before.0 | set.0) & !clear.0);
     // The answer to the opening carries the number that the client must repeat.
-    let answers = event.is_tcp
+    let answers = event.proto.connects()
         && matches!(event.sender, Sender::Endpoint)
         && event.flags.0 & (Flags::SYN.0 | Flags::ACK.0) == Flags::SYN.0 | Flags::ACK.0;
     let proof = if answers {
@@ -135,7 +136,7 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     };
     // What ends stays where it is: the move would write again what the table has lost of it.
     let moves = tier == Tier::HalfOpen && !after.is_closing() && is_proved(state, event);
-    if !moves && set.0 | clear.0 == 0 && !is_stale(event.is_tcp, state.last_seen, event.now) {
+    if !moves && set.0 | clear.0 == 0 && !is_stale(event.proto, state.last_seen, event.now) {
         return Step::NONE;
     }
     work.moves = moves;
@@ -187,13 +188,13 @@ pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) ->
 
 /// Whether this packet shows that the client hears the answers.
 ///
-/// TCP: the client repeats a number that only the answer told it, or the endpoint speaks beyond
+/// TCP, and SCTP in its own terms: the client repeats a number that only the answer told it, or the endpoint speaks beyond
 /// its SYN, which its own stack allows only after that. UDP: as in conntrack, an answered flow
 /// that goes on for two seconds.
 #[inline(always)]
 const fn is_proved(flow: &FlowState, event: &Event) -> bool {
     let replied = flow.marks.state().any(State::REPLIED);
-    if !event.is_tcp {
+    if !event.proto.connects() {
         return replied && event.now.saturating_sub(flow.proof) > lifetime::UDP_PROVED;
     }
     if event.flags.any(Flags::RST) || event.flags.any(Flags::SYN) {

@@ -13,7 +13,6 @@ use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::Flow as _;
 use crate::abi::{Counter, Family, FlowState, Kind, State, Tier};
-use crate::net::Proto;
 
 /// Opens a flow for a packet and says where it goes.
 #[inline(always)]
@@ -65,7 +64,8 @@ pub fn enter<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     }
     // A direct flow has drawn nothing.
     if !work.path.is_direct() {
-        tables.count(if work.replaces {
+        // Where there was but a note, nothing was drawn before.
+        tables.count(if work.replaces && !work.old.is_direct() {
             Counter::Repick
         } else {
             Counter::NewFlow
@@ -84,11 +84,10 @@ pub fn is_spent<F: Family, T: Tables<F>>(
     service: u32,
     event: &Event,
 ) -> bool {
-    let proto = if event.is_tcp { Proto::TCP } else { Proto::UDP };
-    if flow.service != service || is_over(proto, tier, flow, event.now) {
+    if flow.service != service || is_over(event.proto, tier, flow, event.now) {
         return true;
     }
-    if !event.is_tcp {
+    if !event.proto.connects() {
         return !is_current(tables, flow);
     }
     // A SYN on a live connection is a retransmission, or somebody's forgery: it changes nothing.

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use crate::net::{Ip4, Ip6, Mac, Port, Proto};
+use crate::net::{Ip4, Ip6, Mac, Port, Proto, sctp};
 
 /// A way that is asked for: that of a packet which comes in by a device.
 #[derive(Clone, Copy, Debug)]
@@ -69,4 +69,9 @@ pub trait Packet {
         to: Port,
         optional: bool,
     ) -> Option<()>;
+    /// What SCTP's checksum changes by, see [`sctp::checksum_change`].
+    #[inline(always)]
+    fn crc_change(&self, difference: u32, len: u32) -> u32 {
+        sctp::checksum_change(difference, len)
+    }
 }

@@ -86,7 +86,7 @@ fn is_repairable<F: Family, T: Tables<F>>(
     !half.marks.state().is_closing()
         && !is_over(proto, tier, half, now)
         // A datagram would leave an endpoint that is gone.
-        && (proto == Proto::TCP || is_current(tables, half))
+        && (proto.connects() || is_current(tables, half))
 }
 
 /// What a half tells of its partner.
@@ -131,7 +131,8 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
     for index in 0..crate::abi::endpoint::FRONTENDS_PER_ENDPOINT {
         let Some((vip, vip_port)) = tables.frontend_of(&endpoint, index) else {
             if index == 0 {
-                return Step::PASS;
+                work.tier = Tier::HalfOpen;
+                return tables.part(Part::Leaves, work);
             }
             break;
         };
@@ -155,7 +156,8 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
         return Step::REWRITE;
     }
     note_answer(tables, work);
-    Step::PASS
+    work.tier = Tier::HalfOpen;
+    tables.part(Part::Leaves, work)
 }
 
 /// A packet to itself on its way out, to which nothing says that it comes from a Service: the

@@ -32,6 +32,8 @@ pub struct Place {
     pub network: usize,
     /// Offset of the transport header, in bytes.
     pub transport: usize,
+    /// Length of the transport header and what follows, in bytes.
+    pub len: u32,
     /// The transport checksum.
     pub checksum: Checksum,
 }
@@ -65,7 +67,39 @@ pub fn rewrite<F: Wire, P: Packet>(
         place.checksum,
         key.dport(),
         change.dport,
-    )
+    )?;
+    if place.checksum.is_crc {
+        let before = (key.sport(), key.dport());
+        return fix_crc(packet, place, before, (change.sport, change.dport));
+    }
+    Some(())
+}
+
+/// Corrects the checksum of an SCTP packet for changed ports, source first.
+#[inline(always)]
+fn fix_crc<P: Packet>(
+    packet: &mut P,
+    place: &Place,
+    before: (Port, Port),
+    after: (Port, Port),
+) -> Option<()> {
+    let at = place.checksum.offset;
+    let check = u32::from_le(packet.load(at)?);
+    // A device fills it in.
+    if check == 0 || before == after {
+        return Some(());
+    }
+    let difference = word(before) ^ word(after);
+    let change = packet.crc_change(difference, place.len);
+    packet.store(at, (check ^ change).to_le())
+}
+
+/// The first four bytes of a header, as a little-endian number.
+#[inline(always)]
+fn word((sport, dport): (Port, Port)) -> u32 {
+    let [a, b] = sport.wire().to_ne_bytes();
+    let [c, d] = dport.wire().to_ne_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 #[inline(always)]
@@ -79,6 +113,8 @@ fn port<P: Packet>(
     if from == to {
         return Some(());
     }
-    packet.fix_checksum_port(checksum.offset, from, to, checksum.optional)?;
+    if !checksum.is_crc {
+        packet.fix_checksum_port(checksum.offset, from, to, checksum.optional)?;
+    }
     packet.store(offset, to)
 }

@@ -3,30 +3,42 @@
 use core::net::{IpAddr, SocketAddr};
 use std::vec::Vec;
 
-use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{IpNumber, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 
 use super::memory::world::{World, client_addr, endpoint_addr, vip};
-use super::memory::{MemoryPacket, MemoryRoom, MemoryTables};
+use super::memory::{Fib, MemoryPacket, MemoryRoom, MemoryTables};
 use super::{Verdict, egress, ingress};
-use crate::abi::{Counter, EndpointFlags, FlowState, Kind, Settings, State, Tier};
+use crate::abi::{
+    Counter, Device, EndpointFlags, FlowState, Frontend, FrontendFlags, Kind, Origin, Settings,
+    State, Tier,
+};
+use crate::net::sctp::crc32c;
 use crate::net::{Proto, eth};
 
+mod affinity;
 mod bridge;
+mod connect;
 mod direct;
 mod hairpin;
 mod lost;
+mod masquerade;
 mod open;
+mod origin;
+mod own;
 mod remains;
 mod repair;
 mod state;
 mod udp;
+mod verdict;
 
-/// Both families and both protocols, for tests that must hold in all four.
-const ALL: [(bool, Proto); 4] = [
+/// Both families and all protocols, for tests that must hold in each.
+const ALL: [(bool, Proto); 6] = [
     (false, Proto::TCP),
     (false, Proto::UDP),
+    (false, Proto::SCTP),
     (true, Proto::TCP),
     (true, Proto::UDP),
+    (true, Proto::SCTP),
 ];
 
 /// TCP flags as letters, and the numbers that go with them.
@@ -55,14 +67,49 @@ type Outcome = Result<(SocketAddr, SocketAddr), Counter>;
 struct Node {
     world: World,
     proto: Proto,
+    /// Index of the device that packets come in by.
+    device: u32,
+    /// The mark of the last packet, which had [`OTHER_MARK`] before.
+    mark: u32,
 }
+
+/// Bits of other users of the mark.
+const OTHER_MARK: u32 = 0x0f00_0001;
 
 impl Node {
     fn new(proto: Proto) -> Self {
         Self {
             world: World::new(Settings::with_hz(250)),
             proto,
+            device: 1,
+            mark: 0,
         }
+    }
+
+    /// Changes the frontend of a Service.
+    fn change(&mut self, service: SocketAddr, change: impl FnMut(&mut Frontend)) {
+        let proto = self.proto;
+        self.world
+            .change((service.ip(), service.port()), proto, change);
+    }
+
+    /// Adds properties to the frontend of a Service.
+    fn flag(&mut self, service: SocketAddr, flags: FrontendFlags) {
+        self.change(service, |frontend| {
+            frontend.flags = frontend.flags.with(flags)
+        });
+    }
+
+    /// Takes the second and the third client of each family for pods, and not the first.
+    fn detect(&mut self) {
+        let v6 = "fd00:10:244:1::2".parse().unwrap();
+        self.world.detect(([10, 244, 1, 2].into(), 31), (v6, 127));
+    }
+
+    /// The bits that were set in the last packet's mark; no other has changed.
+    fn marked(&self) -> u32 {
+        assert_eq!(OTHER_MARK, self.mark & OTHER_MARK);
+        self.mark & !OTHER_MARK
     }
 
     /// A Service at the `n`th address, port 80, with these endpoints at port 8080.
@@ -99,7 +146,9 @@ impl Node {
     }
 
     fn run(&mut self, from: SocketAddr, to: SocketAddr, tcp: Tcp, enters: bool) -> Outcome {
-        let mut packet = MemoryPacket::frame(frame(self.proto, from, to, tcp));
+        let mut packet = MemoryPacket::frame(frame(self.proto, from, to, tcp))
+            .at(self.device, &Fib::new())
+            .marked(OTHER_MARK);
         let room = &mut MemoryRoom::default();
         let tables = &mut self.world.tables;
         let verdict = if enters {
@@ -107,6 +156,7 @@ impl Node {
         } else {
             egress(&mut packet, tables, room, eth::LEN)
         };
+        self.mark = packet.mark_of();
         match verdict {
             Verdict::Drop(reason) => Err(reason),
             Verdict::Pass => {
@@ -114,7 +164,10 @@ impl Node {
                 Ok((from, to))
             }
             Verdict::Rewritten => Ok(addresses(packet.bytes())),
-            Verdict::Rejected => Err(Counter::Reject),
+            Verdict::Rejected => {
+                assert_eq!((from, to), addresses(packet.bytes()));
+                Err(Counter::Reject)
+            }
         }
     }
 
@@ -139,7 +192,7 @@ impl Node {
 
     /// Has an endpoint keep what it has and get nothing new.
     fn terminate(&mut self, addr: IpAddr) {
-        self.change_endpoint(addr, |_, flags| *flags = EndpointFlags::HELD);
+        self.world.flag(addr, |flags| *flags = EndpointFlags::HELD);
     }
 
     fn change_endpoint(
@@ -228,6 +281,12 @@ fn frame(proto: Proto, from: SocketAddr, to: SocketAddr, tcp: Tcp) -> Vec<u8> {
         _ => unreachable!("both addresses are of one family"),
     };
     let mut bytes = Vec::new();
+    if proto == Proto::SCTP {
+        builder
+            .write(&mut bytes, IpNumber::SCTP, &sctp(from, to, tcp))
+            .unwrap();
+        return bytes;
+    }
     if proto == Proto::UDP {
         let udp = builder.udp(from.port(), to.port());
         udp.write(&mut bytes, b"payload").unwrap();
@@ -246,10 +305,51 @@ fn frame(proto: Proto, from: SocketAddr, to: SocketAddr, tcp: Tcp) -> Vec<u8> {
     bytes
 }
 
+/// The packet of an association that says what the segment says in a connection.
+fn sctp(from: SocketAddr, to: SocketAddr, tcp: Tcp) -> Vec<u8> {
+    let chunk = match tcp.flags {
+        "S" => 1,
+        "SA" => 2,
+        "FA" => 7,
+        "R" => 6,
+        _ => 0,
+    };
+    let mut bytes = Vec::new();
+    bytes.extend(from.port().to_be_bytes());
+    bytes.extend(to.port().to_be_bytes());
+    bytes.extend(tcp.ack.to_be_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend([chunk, 0, 0, 20]);
+    // The tag that the sender wants to be addressed by.
+    bytes.extend(tcp.seq.wrapping_add(1).to_be_bytes());
+    bytes.extend(b"payload");
+    let check = crc32c(&bytes);
+    bytes[8..12].copy_from_slice(&check.to_le_bytes());
+    bytes
+}
+
+/// Ports of an SCTP packet, its checksum verified.
+fn sctp_ports(payload: &[u8]) -> (u16, u16) {
+    let mut bytes = payload.to_vec();
+    bytes[8..12].fill(0);
+    assert_eq!(crc32c(&bytes).to_le_bytes(), payload[8..12]);
+    let port = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
+    (port(0), port(2))
+}
+
 /// The addresses of a packet, its checksums verified by an independent implementation.
 fn addresses(bytes: &[u8]) -> (SocketAddr, SocketAddr) {
     let packet = SlicedPacket::from_ethernet(bytes).unwrap();
-    let transport = packet.transport.unwrap();
+    let Some(transport) = packet.transport else {
+        let net = packet.net.as_ref().unwrap();
+        let (sport, dport) = sctp_ports(net.ip_payload_ref().unwrap().payload);
+        if let NetSlice::Ipv4(net) = net {
+            let header = net.header().to_header();
+            assert_eq!(header.calc_header_checksum(), header.header_checksum);
+        }
+        let (src, dst) = ends(net);
+        return (SocketAddr::new(src, sport), SocketAddr::new(dst, dport));
+    };
     let (sport, dport, good) = match (&packet.net, &transport) {
         (Some(NetSlice::Ipv4(net)), TransportSlice::Tcp(tcp)) => {
             let header = net.header();
@@ -305,10 +405,16 @@ fn addresses(bytes: &[u8]) -> (SocketAddr, SocketAddr) {
                 fresh == udp.checksum(),
             )
         }
-        _ => unreachable!("tests send TCP and UDP only"),
+        _ => unreachable!("tests send TCP, UDP and SCTP only"),
     };
     assert!(good, "the transport checksum is wrong: {bytes:02x?}");
-    let (src, dst): (IpAddr, IpAddr) = match packet.net.unwrap() {
+    let (src, dst) = ends(&packet.net.unwrap());
+    (SocketAddr::new(src, sport), SocketAddr::new(dst, dport))
+}
+
+/// The addresses in a network header.
+fn ends(net: &NetSlice<'_>) -> (IpAddr, IpAddr) {
+    match net {
         NetSlice::Ipv4(net) => (
             net.header().source_addr().into(),
             net.header().destination_addr().into(),
@@ -318,6 +424,5 @@ fn addresses(bytes: &[u8]) -> (SocketAddr, SocketAddr) {
             net.header().destination_addr().into(),
         ),
         NetSlice::Arp(_) => unreachable!("tests send no ARP"),
-    };
-    (SocketAddr::new(src, sport), SocketAddr::new(dst, dport))
+    }
 }

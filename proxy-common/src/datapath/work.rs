@@ -10,9 +10,10 @@ use super::note::{Event, Sender};
 use super::rewrite::Change;
 use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
-use super::{choose, claim, direct, ingress, note, open, repair};
+use super::{choose, claim, direct, ingress, note, open, own, repair};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{EndpointFlags, EndpointSet, Family, FlowFlags, Hop, Kind, Tier};
+use crate::net::Proto;
 use crate::net::tcp::Flags;
 use bytemuck::Zeroable as _;
 
@@ -101,6 +102,12 @@ pub enum Part {
     ClaimHalf,
     /// The client's half is entered: [`open::enter`].
     Enter,
+    /// A packet leaves that is no flow's: [`own::leaves`].
+    Leaves,
+    /// A packet came in for one of the node's addresses: [`own::arrives`].
+    Arrives,
+    /// A packet came in that a note was left for: [`own::answers`].
+    Answers,
     /// A packet goes straight to an endpoint: [`direct::direct`].
     Direct,
     /// An endpoint's packet changes the note of its direct flow: [`direct::note_direct`].
@@ -127,6 +134,9 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::Claim => claim::claim(tables, work),
         Part::ClaimHalf => claim::claim_half(tables, work),
         Part::Enter => open::enter(tables, work),
+        Part::Leaves => own::leaves(tables, work),
+        Part::Arrives => own::arrives(tables, work),
+        Part::Answers => own::answers(tables, work),
         Part::Direct => direct::direct(tables, work),
         Part::NoteDirect => direct::note_direct(tables, work),
         Part::NoteHalf => note::note_half(tables, work),
@@ -149,7 +159,7 @@ impl<F: Family> Work<F> {
             tier: Tier::HalfOpen,
             event: Event {
                 sender: Sender::Client,
-                is_tcp: false,
+                proto: Proto::UDP,
                 flags: Flags::NONE,
                 seq: 0,
                 ack: 0,

@@ -23,6 +23,10 @@ pub trait Address: Pod + Eq + core::hash::Hash + fmt::Debug {
     /// The address with only those bits that `mask` has.
     #[must_use]
     fn masked(self, mask: Self) -> Self;
+    /// The one address that stands for this one where many are the same host's: 127.0.0.1 for all
+    /// of the loopback network, 127.0.0.0/8.
+    #[must_use]
+    fn unique(self) -> Self;
 }
 
 impl Address for Ip4 {
@@ -34,6 +38,15 @@ impl Address for Ip4 {
     #[inline(always)]
     fn masked(self, mask: Self) -> Self {
         Self(self.0 & mask.0)
+    }
+
+    #[inline(always)]
+    fn unique(self) -> Self {
+        if u32::from_be(self.0) >> 24 == 127 {
+            Self(0x7f00_0001_u32.to_be())
+        } else {
+            self
+        }
     }
 }
 
@@ -54,6 +67,11 @@ impl Address for Ip6 {
             own[2] & mask[2],
             own[3] & mask[3],
         ])
+    }
+
+    #[inline(always)]
+    fn unique(self) -> Self {
+        self
     }
 }
 
@@ -155,6 +173,13 @@ impl Proto {
     pub const ICMPV6: Self = Self(58);
     /// SCTP.
     pub const SCTP: Self = Self(132);
+
+    /// Whether it has connections, which begin and end with packets of their own, as all that are
+    /// translated have but UDP.
+    #[inline(always)]
+    pub const fn connects(self) -> bool {
+        self.0 != Self::UDP.0
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use proxy_common::abi::EndpointFlags;
 use super::op::Socket;
 use super::policy::merged;
 use super::ports::Ports;
-use super::wanted::PortKey;
+use super::wanted::{List, PortKey};
 use crate::model::{Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort};
 
 /// A Service as it is planned.
@@ -215,7 +215,9 @@ fn view(
     };
     if let Some((number, frontends, held)) = planned.planned(&service.name, &key) {
         view.number = Some(number);
-        let served = frontends.iter().filter(|own| own.leads_somewhere());
+        let served = frontends
+            .iter()
+            .filter(|own| own.uses(List::Cluster) || own.uses(List::Local));
         let served = served.map(|own| FrontendView {
             at: own.at,
             kind: Some(FrontendKind::of(own.at, service, port)),

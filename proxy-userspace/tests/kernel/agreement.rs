@@ -17,7 +17,7 @@ use super::ports::{self, PORT, PORT_MAC};
 use super::{is_emulated, is_long, is_root};
 use proxy_common::datapath::memory::world::{World, client_addr, endpoint_addr, vip};
 
-/// Two families, both protocols, sets of 0, 1, 2, 3, 10, 14 endpoints, endpoints shared by
+/// Two families, all protocols, sets of 0, 1, 2, 3, 10, 14 endpoints, endpoints shared by
 /// Services; every property that a frontend may have; time and draws as the test sets them.
 pub(super) fn mixed_world(cascade_limit: u32) -> World {
     let mut settings = Settings::with_hz(250);
@@ -34,6 +34,8 @@ pub(super) fn mixed_world(cascade_limit: u32) -> World {
             world.service((vip(is_v6, n), 80), Proto::TCP, &endpoints(8080));
             world.service((vip(is_v6, n), 53), Proto::UDP, &endpoints(5353));
             world.service((vip(is_v6, n), 53), Proto::TCP, &endpoints(5353));
+            world.service((vip(is_v6, n), 80), Proto::SCTP, &endpoints(8080));
+            world.service((vip(is_v6, n), 53), Proto::SCTP, &endpoints(5354));
         }
         diversify(&mut world, is_v6);
     }
@@ -55,7 +57,12 @@ fn diversify(world: &mut World, is_v6: bool) {
         });
     }
     let [inside, outside] = [Origin::Inside, Origin::Outside];
-    for (port, proto) in [(80, Proto::TCP), (53, Proto::UDP), (53, Proto::TCP)] {
+    for (port, proto) in [
+        (80, Proto::TCP),
+        (53, Proto::UDP),
+        (53, Proto::TCP),
+        (53, Proto::SCTP),
+    ] {
         let mut change = |n, change: &dyn Fn(&mut Frontend)| {
             world.change((vip(is_v6, n), port), proto, change);
         };
@@ -82,6 +89,15 @@ fn diversify(world: &mut World, is_v6: bool) {
             frontend.flags = FrontendFlags::if_empty(outside, Empty::Reject)
                 .with(FrontendFlags::if_empty(inside, elsewhere));
         });
+    }
+    // One address is the node's own.
+    for (port, proto) in [
+        (80, Proto::TCP),
+        (53, Proto::UDP),
+        (53, Proto::TCP),
+        (80, Proto::SCTP),
+    ] {
+        world.own((vip(is_v6, 4), port), proto);
     }
     let (first, second) = (client_addr(is_v6, 1), client_addr(is_v6, 2));
     let mut third = 0;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use etherparse::PacketBuilder;
 use proxy_common::lottery::{Random as _, XorShift, below};
+use proxy_common::net::sctp::crc32c;
 
 use proxy_common::datapath::memory::world::{client_addr, endpoint_addr, vip};
 
@@ -61,7 +62,7 @@ impl Packets {
             0 => endpoint_addr(is_v6, 1 + self.below(ENDPOINTS)),
             _ => client_addr(is_v6, 1 + self.below(CLIENTS)),
         };
-        match self.below(12) {
+        match self.below(13) {
             0..5 => (
                 (client, client_port),
                 (vip(is_v6, 1 + self.below(VIPS)), vip_port),
@@ -73,6 +74,12 @@ impl Packets {
                     endpoint_port,
                 ),
                 (client, reply_port),
+                "tc_eg",
+            ),
+            // The node itself, from its own address or another Service's.
+            11 => (
+                (vip(is_v6, 1 + self.below(VIPS)), vip_port),
+                (client, client_port),
                 "tc_eg",
             ),
             // Without a Service, now and then from a port that one goes through as well.
@@ -139,11 +146,11 @@ impl Packets {
                 }
                 tcp.write(&mut bytes, &payload).unwrap();
             }
-            9..17 => builder
+            9..16 => builder
                 .udp(src.1, dst.1)
                 .write(&mut bytes, &payload)
                 .unwrap(),
-            17 => {
+            16 | 17 => {
                 // Built as UDP over the same bytes, then named SCTP.
                 builder
                     .udp(src.1, dst.1)
@@ -151,7 +158,7 @@ impl Packets {
                     .unwrap();
                 let at = bytes.len() - payload.len() - 8;
                 bytes.truncate(at);
-                bytes.extend(sctp(src.1, dst.1, &payload));
+                bytes.extend(self.sctp(src.1, dst.1, &payload));
                 bytes[if is_v6 { 20 } else { 23 }] = 132;
             }
             18 => {
@@ -172,6 +179,28 @@ impl Packets {
         }
         self.mutilate(&mut bytes);
         (bytes, program)
+    }
+
+    /// An SCTP packet with one chunk; its checksum is right, or left to the device.
+    fn sctp(&mut self, sport: u16, dport: u16, payload: &[u8]) -> Vec<u8> {
+        // INIT, INIT ACK, ABORT, SHUTDOWN and its answer; DATA.
+        let chunk = self.one_of(&[1, 1, 1, 2, 6, 7, 8, 0, 0]);
+        let mut bytes = Vec::new();
+        bytes.extend(sport.to_be_bytes());
+        bytes.extend(dport.to_be_bytes());
+        // Few enough that one repeats the other.
+        bytes.extend(self.below(2).to_be_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend([chunk, 3]);
+        bytes.extend((16 + payload.len() as u16).to_be_bytes());
+        bytes.extend(self.below(2).to_be_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(payload);
+        if self.below(3) > 0 {
+            let check = crc32c(&bytes);
+            bytes[8..12].copy_from_slice(&check.to_le_bytes());
+        }
+        bytes
     }
 
     /// Damages one packet in six: cut short, a bit flipped, options added, checksum zeroed.
@@ -196,17 +225,4 @@ impl Packets {
             _ => {}
         }
     }
-}
-
-/// An SCTP packet with one `DATA` chunk; its `CRC32c` is left to the device.
-fn sctp(sport: u16, dport: u16, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    bytes.extend(sport.to_be_bytes());
-    bytes.extend(dport.to_be_bytes());
-    bytes.extend([0; 8]);
-    bytes.extend([0, 3]);
-    bytes.extend((16 + payload.len() as u16).to_be_bytes());
-    bytes.extend([0; 12]);
-    bytes.extend(payload);
-    bytes
 }

@@ -146,7 +146,7 @@ fn refused_datagram(from: &Host, target: SocketAddr) {
     );
 }
 
-fn family_of(target: SocketAddr) -> Family {
+const fn family_of(target: SocketAddr) -> Family {
     if target.is_ipv4() {
         Family::V4
     } else {

@@ -130,6 +130,18 @@ impl World {
         self.frontend((addr, 0), Proto::ANY, frontend);
     }
 
+    /// Makes the address of a frontend one of the node's own.
+    pub fn own(&mut self, (addr, port): (IpAddr, u16), proto: Proto) {
+        self.change((addr, port), proto, |frontend| {
+            frontend.flags = frontend.flags.with(FrontendFlags::OWN_ADDRESS);
+        });
+        let (bits, port) = (&mut self.tables.endpoint_bits, Port::new(port));
+        match addr {
+            IpAddr::V4(addr) => set_endpoint_bits(bits, Ip4::from(addr), port, proto),
+            IpAddr::V6(addr) => set_endpoint_bits(bits, Ip6::from(addr), port, proto),
+        }
+    }
+
     /// Lets a service port's filtered frontends be used from this range.
     pub fn source(&mut self, service: u32, range: IpAddr, len: u32) {
         let len = SERVICE_BITS + len;

@@ -167,7 +167,7 @@ fn a_direct_flow_gets_its_own_port_back_when_it_opens_again_and_that_is_free() {
         let one = service.connects(&mut node);
         let two = direct.connects(&mut node);
         assert_ne!(one, two);
-        if proto == Proto::TCP {
+        if proto.connects() {
             direct.closes(&mut node, two);
             // The other one is still open.
             let again = direct.connects(&mut node);

@@ -30,7 +30,7 @@ impl Node {
     fn repairs<F: Stored>(&mut self, addrs: (&F::Addr, &F::Addr), ports: (Port, Port)) -> Step {
         let mut work = Work::<F>::empty();
         work.key.fill(addrs, ports, self.proto, Hook::EGRESS);
-        work.event.is_tcp = self.proto == Proto::TCP;
+        work.event.proto = self.proto;
         work.event.now = self.tables().now;
         run(self.tables(), Part::RepairReply, &mut work)
     }
@@ -281,7 +281,7 @@ fn a_packet_that_finds_no_flow_asks_again_before_it_opens_one() {
         for _ in 0..20 {
             let mut work = Work::<V4>::empty();
             work.key = key;
-            work.event.is_tcp = proto == Proto::TCP;
+            work.event.proto = proto;
             work.event.flags = Flags::SYN;
             work.event.now = node.tables().now;
             let step = run(node.tables(), Part::Miss, &mut work);

@@ -20,7 +20,7 @@ fn a_udp_flow_leaves_an_endpoint_that_is_gone_at_its_next_packet_while_tcp_goes_
             moved = node.enters(client, service, ACK);
         }
         let (_, now) = moved.unwrap();
-        if proto == Proto::TCP {
+        if proto.connects() {
             assert_eq!(endpoint, now);
         } else {
             assert_ne!(endpoint, now);

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::View;
 use super::output::{self, Column, Format, columns, note, print_object};
-use crate::control::api::{Frontend, List, Port, Service};
+use crate::control::api::{List, Port, Service};
 
 const COLUMNS: [Column; 9] = [
     ("NAMESPACE", false),
@@ -56,7 +56,7 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
         service.name.clone(),
         port.name.clone(),
         port.protocol.clone(),
-        frontends(&port.frontends, is_wide),
+        frontends(port, is_wide),
         format!("{}/{}", port.ready, port.total),
         port.picks.to_string(),
         port.flows.to_string(),
@@ -72,17 +72,15 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
     row
 }
 
-/// The frontends, as many as fit into a line unless all are asked for: a node port is reached at
-/// every address of the node. With what they are, where that is not the usual.
-fn frontends(all: &[Frontend], is_wide: bool) -> String {
+/// The frontends, with what they are where that is not the usual, and as many as fit into a line
+/// unless all are asked for: a node port is reached at every address of the node.
+fn frontends(port: &Port, is_wide: bool) -> String {
     const FEW: usize = 3;
-    let all: Vec<_> = all
-        .iter()
-        .map(|own| match own.kind.as_deref() {
-            None | Some("cluster") => own.address.clone(),
-            Some(kind) => format!("{}({kind})", own.address),
-        })
-        .collect();
+    let all = port.frontends.iter().map(|own| match own.kind.as_deref() {
+        None | Some("cluster") => own.address.clone(),
+        Some(kind) => format!("{}({kind})", own.address),
+    });
+    let all: Vec<_> = all.collect();
     match all.split_at_checked(FEW) {
         Some((few, more)) if !is_wide && !more.is_empty() => {
             format!("{} (+{})", few.join(" "), more.len())
@@ -94,28 +92,34 @@ fn frontends(all: &[Frontend], is_wide: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::api::Frontend;
 
-    #[test]
-    fn many_frontends_are_counted_unless_all_are_asked_for() {
-        let frontend = |address: String| Frontend {
-            address,
-            kind: Some("cluster".into()),
-        };
-        let texts: Vec<_> = (1..=5).map(|n| format!("192.0.2.{n}:80")).collect();
-        let all: Vec<_> = texts.iter().cloned().map(frontend).collect();
-        let few = "192.0.2.1:80 192.0.2.2:80 192.0.2.3:80";
-        assert_eq!(few, frontends(&all[..3], false));
-        assert_eq!(format!("{few} (+2)"), frontends(&all, false));
-        assert_eq!(texts.join(" "), frontends(&all, true));
-        assert_eq!("", frontends(&[], false));
+    fn port(count: usize) -> Port {
+        let all = (1..=count).map(|n| Frontend {
+            address: format!("192.0.2.{n}:80"),
+            kind: Some(if n == 1 { "cluster" } else { "node-port" }.to_owned()),
+        });
+        Port {
+            name: String::new(),
+            protocol: String::new(),
+            family: String::new(),
+            number: None,
+            frontends: all.collect(),
+            ready: 0,
+            total: 0,
+            local: 0,
+            picks: 0,
+            flows: 0,
+        }
     }
 
     #[test]
-    fn what_is_no_cluster_ip_is_named() {
-        let node_port = Frontend {
-            address: "192.0.2.1:30080".into(),
-            kind: Some("node-port".into()),
-        };
-        assert_eq!("192.0.2.1:30080(node-port)", frontends(&[node_port], false));
+    fn many_frontends_are_counted_unless_all_are_asked_for() {
+        let few = "192.0.2.1:80 192.0.2.2:80(node-port) 192.0.2.3:80(node-port)";
+        assert_eq!(few, frontends(&port(3), false));
+        assert_eq!(format!("{few} (+2)"), frontends(&port(5), false));
+        let all = format!("{few} 192.0.2.4:80(node-port) 192.0.2.5:80(node-port)");
+        assert_eq!(all, frontends(&port(5), true));
+        assert_eq!("", frontends(&port(0), false));
     }
 }
