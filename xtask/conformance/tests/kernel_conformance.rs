@@ -51,8 +51,7 @@ fn conforms(file: &str, packets: usize) {
     }
     let mut cases = cases(file);
     for case in &mut cases {
-        case.packets
-            .retain(|packet| packet.proto != Protocol::Sctp);
+        case.packets.retain(|packet| packet.proto != Protocol::Sctp);
     }
     for mode in MODES {
         let total = report(mode, &cases);
