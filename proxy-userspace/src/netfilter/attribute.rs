@@ -129,7 +129,7 @@ pub(super) fn masquerade() -> Expressions {
     }
 }
 
-/// Drops the packet and answers that its destination is unreachable, with a code of ICMP or ICMPv6.
+/// Drops the packet and answers that its destination is unreachable, with a code of ICMP.
 pub(super) fn reject(code: u8) -> Expressions {
     Expressions::Other {
         expression_type: "reject".to_owned(),

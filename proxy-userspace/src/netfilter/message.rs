@@ -242,6 +242,11 @@ fn elements(table: &Table, all: &[Destination]) -> impl Iterator<Item = SetEleme
     })
 }
 
+/// `TYPE_INET_PROTOCOL` of `nft`.
+const INET_PROTO: u32 = 12;
+/// `TYPE_INET_SERVICE` of `nft`.
+const INET_SERVICE: u32 = 13;
+
 /// What the kernel does not look at; `nft` reads it as `ipv4_addr` or `ipv6_addr`, and behind that,
 /// six bits each, `inet_proto` and `inet_service`.
 const fn key_type(key: Key, family: Family) -> u32 {
@@ -251,7 +256,7 @@ const fn key_type(key: Key, family: Family) -> u32 {
     };
     match key {
         Key::Address => address,
-        Key::Port => address << 12 | 12 << 6 | 13,
+        Key::Port => (address << 6 | INET_PROTO) << 6 | INET_SERVICE,
     }
 }
 

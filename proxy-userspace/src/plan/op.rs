@@ -46,6 +46,7 @@ impl fmt::Display for ProtoName {
         match self.0 {
             Proto::TCP => f.write_str("TCP"),
             Proto::UDP => f.write_str("UDP"),
+            Proto::SCTP => f.write_str("SCTP"),
             Proto(number) => write!(f, "{number}"),
         }
     }

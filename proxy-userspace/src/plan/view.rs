@@ -218,11 +218,11 @@ fn view(
         let served = frontends
             .iter()
             .filter(|own| own.uses(List::Cluster) || own.uses(List::Local));
-        let frontends = served.map(|own| FrontendView {
+        let served = served.map(|own| FrontendView {
             at: own.at,
             kind: Some(FrontendKind::of(own.at, service, port)),
         });
-        view.frontends = frontends.collect();
+        view.frontends = served.collect();
         for held in held {
             let entry = endpoints.entry((held.addr, held.port));
             let endpoint = entry.or_insert_with(|| EndpointView {

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use kube_lottery::config::Mode;
 use xtask::lab::client::{Connection, Datagrams};
 use xtask::lab::manifest::Service;
+use xtask::lab::network::Network;
 use xtask::lab::{Family, Host};
 
-use super::marks::{MASQUERADE, mark};
+use super::marks::{MASQUERADE, Scene, mark};
 use super::netfilter::{keeping, options};
 use super::nftables::nft;
-use super::world::{World, serve, wait_until};
+use super::world::{World, wait_until};
 
 /// The chains as `iptables-nft` makes them, with the policy that Docker sets.
 pub(super) const CHAINS: &str = "\
@@ -70,12 +71,16 @@ fn wait_for_rules(host: &Host, expected: &[String], commands: &[&str]) {
 
 #[test]
 fn marked_and_established_packets_pass_where_the_policy_is_to_drop() {
-    let Some(mut world) = World::new(1) else {
+    let Some(scene) = Scene::new(1, Network::default()) else {
         return;
     };
-    let [client, endpoint] = [1, 1].map(|node| world.lab.pod(node).unwrap());
-    let _server = serve(&endpoint);
-    let node = world.lab.node(1);
+    let Scene {
+        mut world,
+        node,
+        client,
+        endpoint,
+        ..
+    } = scene;
     for command in COMMANDS {
         iptables(&node, command, "-P FORWARD DROP");
         iptables(

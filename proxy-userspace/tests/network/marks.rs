@@ -9,7 +9,8 @@ use kube_lottery::netfilter::Counter;
 use xtask::lab::client::{Connection, Datagrams};
 use xtask::lab::manifest::Service;
 use xtask::lab::network::Network;
-use xtask::lab::{Family, Host};
+use xtask::lab::server::Server;
+use xtask::lab::{Addresses, Family, Host};
 
 use super::netfilter::{keeping, options};
 use super::nftables::{nft, packets};
@@ -48,24 +49,55 @@ fn seen(host: &Host, counter: &str) -> u64 {
     words.nth(1).unwrap().parse().unwrap()
 }
 
+/// What the tests take place in. No Service has the endpoint: it is spoken to directly.
+pub(super) struct Scene {
+    pub(super) world: World,
+    pub(super) node: Host,
+    pub(super) client: Host,
+    pub(super) endpoint: Host,
+    _server: Server,
+}
+
+impl Scene {
+    /// A client on the first node, and a server on the last one; no proxy yet.
+    pub(super) fn new(nodes: u8, network: Network) -> Option<Self> {
+        let mut world = World::on(nodes, network)?;
+        let [client, endpoint] = [1, nodes].map(|node| world.lab.pod(node).unwrap());
+        Some(Self {
+            node: world.lab.node(1),
+            _server: serve(&endpoint),
+            world,
+            client,
+            endpoint,
+        })
+    }
+
+    fn start(&mut self) {
+        self.world.start_with(&Service::new("web", 10));
+    }
+}
+
 #[test]
 fn what_is_marked_leaves_with_an_address_of_the_node_and_a_port_that_is_drawn() {
-    let Some(mut world) = World::new(1) else {
+    let Some(mut scene) = Scene::new(1, Network::default()) else {
         return;
     };
-    let [client, endpoint] = [1, 1].map(|node| world.lab.pod(node).unwrap());
-    let _server = serve(&endpoint);
-    let node = world.lab.node(1);
-    world.start_with(&Service::new("web", 10));
-    mark(&node, "meta l4proto { tcp, udp } th dport 8080", MASQUERADE);
+    scene.start();
+    let Scene {
+        node,
+        client,
+        endpoint,
+        ..
+    } = &scene;
+    mark(node, "meta l4proto { tcp, udp } th dport 8080", MASQUERADE);
     for family in Family::ALL {
         let target = SocketAddr::new(endpoint.addresses.of(family), 8080);
         let mut ports = Vec::new();
         for _ in 0..4 {
-            let mut open = Connection::open(&client, target).unwrap();
+            let mut open = Connection::open(client, target).unwrap();
             open.upload(100_000, 1).unwrap();
             open.download(100_000, 2).unwrap();
-            let flow = Datagrams::open(&client, target).unwrap();
+            let flow = Datagrams::open(client, target).unwrap();
             for (answer, local) in [
                 (open.answer().clone(), open.local().unwrap()),
                 (flow.ask().unwrap(), flow.local().unwrap()),
@@ -78,21 +110,24 @@ fn what_is_marked_leaves_with_an_address_of_the_node_and_a_port_that_is_drawn() 
         let kept = ports.iter().filter(|(local, seen)| local == seen).count();
         assert!(kept < 3, "{ports:?}");
     }
-    world.assert_unnoticed(&[]);
+    scene.world.assert_unnoticed(&[]);
 }
 
 #[test]
 fn what_carries_a_marked_packet_through_a_tunnel_has_no_mark() {
-    let Some(mut world) = World::on(2, Network::vxlan(false)) else {
+    let Some(mut scene) = Scene::new(2, Network::vxlan(false)) else {
         return;
     };
-    let [client, endpoint] = [1, 2].map(|node| world.lab.pod(node).unwrap());
-    let _server = serve(&endpoint);
-    let node = world.lab.node(1);
-    world.start_with(&Service::new("web", 10));
-    mark(&node, "meta l4proto { tcp, udp } th dport 8080", MASQUERADE);
+    scene.start();
+    let Scene {
+        node,
+        client,
+        endpoint,
+        ..
+    } = &scene;
+    mark(node, "meta l4proto { tcp, udp } th dport 8080", MASQUERADE);
     nft(
-        &node,
+        node,
         "table inet watch {
   counter carriers { }
   counter carrying { }
@@ -105,16 +140,16 @@ fn what_carries_a_marked_packet_through_a_tunnel_has_no_mark() {
     );
     for family in Family::ALL {
         let target = SocketAddr::new(endpoint.addresses.of(family), 8080);
-        let before = seen(&node, "carriers");
-        let mut open = Connection::open(&client, target).unwrap();
+        let before = seen(node, "carriers");
+        let mut open = Connection::open(client, target).unwrap();
         assert_ne!(client.addresses.of(family), open.answer().peer.ip());
         for _ in 0..5 {
             open.echo("hello").unwrap();
         }
         open.close().unwrap();
-        assert!(seen(&node, "carriers") >= before + 7);
+        assert!(seen(node, "carriers") >= before + 7);
     }
-    assert_eq!(0, seen(&node, "carrying"));
+    assert_eq!(0, seen(node, "carrying"));
 }
 
 fn refused(from: &Host, target: SocketAddr) {
@@ -146,7 +181,7 @@ fn refused_datagram(from: &Host, target: SocketAddr) {
     );
 }
 
-fn family_of(target: SocketAddr) -> Family {
+const fn family_of(target: SocketAddr) -> Family {
     if target.is_ipv4() {
         Family::V4
     } else {
@@ -163,20 +198,23 @@ fn without_limits(node: &Host) {
 
 #[test]
 fn what_is_marked_for_rejection_is_refused_at_once() {
-    let Some(mut world) = World::new(1) else {
+    let Some(mut scene) = Scene::new(1, Network::default()) else {
         return;
     };
-    let [client, endpoint] = [1, 1].map(|node| world.lab.pod(node).unwrap());
-    let _server = serve(&endpoint);
-    let node = world.lab.node(1);
-    let _on_node = serve(&node);
-    let outside = world.lab.outside().clone();
-    without_limits(&node);
-    let service = Service::new("web", 10);
-    world.start_with(&service);
-    mark(&node, "meta l4proto { tcp, udp } th dport 8080", REJECT);
+    without_limits(&scene.node);
+    scene.start();
+    let Scene {
+        world,
+        node,
+        client,
+        endpoint,
+        ..
+    } = &scene;
+    let _on_node = serve(node);
+    let outside = world.lab.outside();
+    mark(node, "meta l4proto { tcp, udp } th dport 8080", REJECT);
     for family in Family::ALL {
-        for from in [&client, &outside] {
+        for from in [client, outside] {
             for target in [
                 SocketAddr::new(endpoint.addresses.of(family), 8080),
                 SocketAddr::new(node.addresses.of(family), 8080),
@@ -186,36 +224,39 @@ fn what_is_marked_for_rejection_is_refused_at_once() {
             }
         }
         // A port that no Service has.
-        let undefined = SocketAddr::new(service.addresses.of(family), 8080);
-        refused(&client, undefined);
-        refused(&node, SocketAddr::new(endpoint.addresses.of(family), 8080));
+        let undefined = SocketAddr::new(Addresses::service(10).of(family), 8080);
+        refused(client, undefined);
+        refused(node, SocketAddr::new(endpoint.addresses.of(family), 8080));
     }
     // The last one of a family may have been sent again.
-    assert!(packets(&node, Counter::Rejected) >= 20);
-    assert_eq!(0, packets(&node, Counter::Untranslated));
+    assert!(packets(node, Counter::Rejected) >= 20);
+    assert_eq!(0, packets(node, Counter::Untranslated));
     let status = world.look(&["status"]).text;
     assert!(status.contains(" rejected "), "{status}");
 }
 
 #[test]
 fn an_established_connection_is_not_rejected() {
-    let Some(mut world) = World::new(1) else {
+    let Some(mut scene) = Scene::new(1, Network::default()) else {
         return;
     };
-    let [client, endpoint] = [1, 1].map(|node| world.lab.pod(node).unwrap());
-    let _server = serve(&endpoint);
-    let node = world.lab.node(1);
-    without_limits(&node);
-    world.start_with(&Service::new("web", 10));
+    without_limits(&scene.node);
+    scene.start();
+    let Scene {
+        node,
+        client,
+        endpoint,
+        ..
+    } = &scene;
     let targets = Family::ALL.map(|family| SocketAddr::new(endpoint.addresses.of(family), 8080));
-    let mut open = targets.map(|target| Connection::open(&client, target).unwrap());
-    let flows = targets.map(|target| Datagrams::open(&client, target).unwrap());
+    let mut open = targets.map(|target| Connection::open(client, target).unwrap());
+    let flows = targets.map(|target| Datagrams::open(client, target).unwrap());
     for flow in &flows {
         flow.ask().unwrap();
     }
-    mark(&node, "meta l4proto { tcp, udp } th dport 8080", REJECT);
+    mark(node, "meta l4proto { tcp, udp } th dport 8080", REJECT);
     for target in targets {
-        refused(&client, target);
+        refused(client, target);
     }
     for connection in &mut open {
         connection.upload(100_000, 1).unwrap();
@@ -228,19 +269,24 @@ fn an_established_connection_is_not_rejected() {
 
 #[test]
 fn what_conntrack_does_not_know_is_dropped_unless_it_is_told_to_be_liberal() {
-    let Some(mut world) = World::new(1) else {
+    let Some(mut scene) = Scene::new(1, Network::default()) else {
         return;
     };
-    let [client, endpoint] = [1, 1].map(|node| world.lab.pod(node).unwrap());
-    let _server = serve(&endpoint);
-    let node = world.lab.node(1);
-    world.start_with(&Service::new("web", 10));
+    scene.start();
+    let Scene {
+        mut world,
+        node,
+        client,
+        endpoint,
+        _server,
+    } = scene;
+    let node = &node;
     for (family, seen) in Family::ALL.into_iter().zip(1..) {
         let target = SocketAddr::new(endpoint.addresses.of(family), 8080);
         let open = Connection::open(&client, target).unwrap();
         xtask::lab::observe::forget_connections(&node.namespace).unwrap();
         open.reset().unwrap();
-        wait_until("it is counted", || packets(&node, Counter::Invalid) == seen);
+        wait_until("it is counted", || packets(node, Counter::Invalid) == seen);
     }
     world.stop();
     let chain = || {
@@ -253,16 +299,16 @@ fn what_conntrack_does_not_know_is_dropped_unless_it_is_told_to_be_liberal() {
     assert!(chain().contains("ct state invalid"), "{}", chain());
     let liberal = ("netfilter/nf_conntrack_tcp_be_liberal".to_owned(), "1");
     node.namespace.set(&[liberal]).unwrap();
-    keeping(&node, None, options(Mode::Iptables), |_keeping| {
+    keeping(node, None, options(Mode::Iptables), |_keeping| {
         wait_until("it is gone", || !chain().contains("ct state invalid"));
     });
     // In the other mode it is never there.
     let strict = ("netfilter/nf_conntrack_tcp_be_liberal".to_owned(), "0");
     node.namespace.set(&[strict]).unwrap();
-    keeping(&node, None, options(Mode::Nftables), |_keeping| {
+    keeping(node, None, options(Mode::Nftables), |_keeping| {
         wait_until("the mode is another", || {
             chain().contains("reject") && {
-                super::nftables::listed(&node).contains("set cluster-ips ")
+                super::nftables::listed(node).contains("set cluster-ips ")
             }
         });
     });

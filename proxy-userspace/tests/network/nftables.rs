@@ -70,7 +70,7 @@ fn table(family: &str, kind: &str, addresses: &[&str]) -> String {
         let all = addresses.iter();
         all.map(move |address| format!("{address} . {protocol} . 80"))
     });
-    let elements = Vec::from_iter(ports).join(",\n\t\t\t     ");
+    let elements = ports.collect::<Vec<_>>().join(",\n\t\t\t     ");
     let late = format!(
         "meta mark & 0x00008000 == 0x00000000 \
          {family} daddr . meta l4proto . th dport @cluster-ip-ports \

@@ -72,8 +72,8 @@ fn row(service: &Service, port: &Port, is_wide: bool) -> Vec<String> {
     row
 }
 
-/// The frontends with what they are where that is not the usual, as many as fit into a line unless
-/// all are asked for: a node port is reached at every address of the node.
+/// The frontends, with what they are where that is not the usual, and as many as fit into a line
+/// unless all are asked for: a node port is reached at every address of the node.
 fn frontends(port: &Port, is_wide: bool) -> String {
     const FEW: usize = 3;
     let all = port.frontends.iter().map(|own| match own.kind.as_deref() {
@@ -86,5 +86,40 @@ fn frontends(port: &Port, is_wide: bool) -> String {
             format!("{} (+{})", few.join(" "), more.len())
         }
         _ => all.join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::api::Frontend;
+
+    fn port(count: usize) -> Port {
+        let all = (1..=count).map(|n| Frontend {
+            address: format!("192.0.2.{n}:80"),
+            kind: Some(if n == 1 { "cluster" } else { "node-port" }.to_owned()),
+        });
+        Port {
+            name: String::new(),
+            protocol: String::new(),
+            family: String::new(),
+            number: None,
+            frontends: all.collect(),
+            ready: 0,
+            total: 0,
+            local: 0,
+            picks: 0,
+            flows: 0,
+        }
+    }
+
+    #[test]
+    fn many_frontends_are_counted_unless_all_are_asked_for() {
+        let few = "192.0.2.1:80 192.0.2.2:80(node-port) 192.0.2.3:80(node-port)";
+        assert_eq!(few, frontends(&port(3), false));
+        assert_eq!(format!("{few} (+2)"), frontends(&port(5), false));
+        let all = format!("{few} 192.0.2.4:80(node-port) 192.0.2.5:80(node-port)");
+        assert_eq!(all, frontends(&port(5), true));
+        assert_eq!("", frontends(&port(0), false));
     }
 }

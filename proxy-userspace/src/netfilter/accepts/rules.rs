@@ -251,7 +251,7 @@ mod tests {
             let found: Vec<_> = found.collect();
             assert_eq!(
                 vec![7, 8],
-                Vec::from_iter(found.iter().map(|found| found.handle))
+                found.iter().map(|found| found.handle).collect::<Vec<_>>()
             );
             // The last one is the first of the chain.
             assert_eq!(WANTED[0].comment(), found[1].comment);

@@ -63,8 +63,8 @@ proptest! {
                     prop_assert!(chain.hook != other.hook || places[0] != places[1]);
                 }
             }
-            let [nat] = Vec::from_iter(table.chains.iter().filter(|chain| chain.kind == Kind::Nat))[..]
-            else {
+            let nat = table.chains.iter().filter(|chain| chain.kind == Kind::Nat);
+            let [nat] = nat.collect::<Vec<_>>()[..] else {
                 panic!("one chain translates");
             };
             // In front of the masquerading of others; and nobody sees our bits behind it.

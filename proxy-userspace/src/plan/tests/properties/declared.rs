@@ -238,7 +238,7 @@ impl Spec {
 }
 
 impl Door {
-    fn wanted(&self) -> WantedFrontend {
+    fn wanted(self) -> WantedFrontend {
         let [inside, outside] = self.lists;
         let local = |list, origin| FrontendFlags::local(origin).only_if(list == List::Local);
         WantedFrontend {
