@@ -158,7 +158,7 @@ fn unicast(text: &str, field: impl FnOnce() -> String) -> Result<IpAddr, Invalid
 
 /// Parses an address as Kubernetes does: leading zeros of an IPv4 octet are decimal, and an IPv4
 /// address in IPv6 clothes is IPv4.
-fn parse_ip(text: &str) -> Option<IpAddr> {
+pub fn parse_ip(text: &str) -> Option<IpAddr> {
     if let Ok(addr) = text.parse::<IpAddr>() {
         return Some(addr.to_canonical());
     }

@@ -23,6 +23,7 @@ mod sweeper;
 mod syscall;
 pub mod tables;
 mod tc;
+mod trial;
 
 pub use apply::{Failure, apply};
 pub use attach::{AttachError, AttachMode, Mode, Programs};
@@ -35,3 +36,4 @@ pub use plain::Plain;
 pub use reader::{ReadError, Reader};
 pub use sweeper::{Sweeper, Swept};
 pub use tables::{Capacities, Tables};
+pub use trial::Trial;

@@ -13,6 +13,7 @@ use xtask::run;
 
 mod bench;
 mod cargo;
+mod conformance;
 mod privilege;
 mod process;
 mod setup;
@@ -34,6 +35,10 @@ enum Command {
     Test(test::Options),
     /// Measure what a packet costs, and compare with what it may cost
     Bench(bench::Options),
+    /// Hold the data path against kube-proxy: packets from files, or at random
+    Conformance(conformance::Options),
+    /// Ask the real kube-proxy what becomes of packets
+    Oracle(conformance::OracleOptions),
     /// Show the lottery at work in a small cluster of network namespaces
     ///
     /// With FLAGS it loads `kube-lottery run FLAGS` on this very node instead.
@@ -72,6 +77,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Setup(options) => setup::run(&options)?,
         Command::Test(options) => return test::run(&options),
         Command::Bench(options) => return bench::run(&options),
+        Command::Conformance(options) => return Ok(conformance::run(&options)),
+        Command::Oracle(options) => return Ok(conformance::run_oracle(&options)),
         Command::Run(Run {
             keep,
             no_setup,

@@ -6,6 +6,7 @@ use super::header::{Transport, Wire};
 use super::ingress::drop;
 use super::lifetime;
 use super::note::{Event, Sender, is_quiet};
+use super::own::note_leaving;
 use super::packet::Packet;
 use super::rewrite::{Side, rewrite};
 use super::tables::{Tables, find};
@@ -106,7 +107,8 @@ fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
             if !direct::is_quiet(state, &work.event) {
                 work.tier = tier;
                 tables.part(Part::NoteDirect, work);
-                tables.part(Part::Leaves, work);
+                let tier = work.tier;
+                note_leaving(tables, work, tier);
             }
             Step::PASS
         }

@@ -17,6 +17,20 @@ use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{Counter, Family, FrontendFlags, Kind, State, Tier};
 use crate::net::tcp::Flags;
 
+/// Has a packet noted that belongs to no flow and leaves, if that may matter. Its own note is, or
+/// is to be, in `tier`.
+#[inline(always)]
+pub(super) fn note_leaving<F: Family, T: Tables<F>>(
+    tables: &mut T,
+    work: &mut Work<F>,
+    tier: Tier,
+) {
+    if tables.may_be_frontend(work.key.src()) {
+        work.tier = tier;
+        tables.part(Part::Leaves, work);
+    }
+}
+
 /// A packet that belongs to no flow and is no answer leaves: notes what will answer it, if it
 /// leaves from a frontend at one of the node's addresses. `work.tier` is where its own note is, or
 /// is to be.

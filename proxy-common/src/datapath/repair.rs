@@ -8,6 +8,7 @@ use super::flow::source_of;
 use super::lifetime::is_over;
 use super::open::is_current;
 use super::origin::origin_of;
+use super::own::note_leaving;
 use super::tables::{Past, Tables, find};
 use super::verdict::Step;
 use super::work::{Part, Work};
@@ -131,8 +132,8 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
     for index in 0..crate::abi::endpoint::FRONTENDS_PER_ENDPOINT {
         let Some((vip, vip_port)) = tables.frontend_of(&endpoint, index) else {
             if index == 0 {
-                work.tier = Tier::HalfOpen;
-                return tables.part(Part::Leaves, work);
+                note_leaving(tables, work, Tier::HalfOpen);
+                return Step::PASS;
             }
             break;
         };
@@ -156,8 +157,8 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
         return Step::REWRITE;
     }
     note_answer(tables, work);
-    work.tier = Tier::HalfOpen;
-    tables.part(Part::Leaves, work)
+    note_leaving(tables, work, Tier::HalfOpen);
+    Step::PASS
 }
 
 /// A packet to itself on its way out, to which nothing says that it comes from a Service: the

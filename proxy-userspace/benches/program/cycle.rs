@@ -7,6 +7,7 @@
 
 use std::net::IpAddr;
 
+use proxy_common::abi::Frontend;
 use proxy_common::datapath::memory::world::{World, vip};
 use proxy_common::net::Proto;
 
@@ -41,6 +42,13 @@ impl Cycle {
             world.service(cycle.at(at), proto, &vec![cycle.at(at + 1); n]);
         }
         cycle
+    }
+
+    /// Changes the frontends of all its Services.
+    pub(crate) fn change(&self, world: &mut World, mut change: impl FnMut(&mut Frontend)) {
+        for place in self.places() {
+            world.change(place, self.proto, &mut change);
+        }
     }
 
     /// Where a packet enters the circle, and leaves it.

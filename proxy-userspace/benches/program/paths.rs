@@ -1,9 +1,9 @@
 //! The paths of packets of one family, and how each is brought about.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proxy_common::abi::bits::bit_of;
-use proxy_common::abi::{Hook, Tier};
+use proxy_common::abi::{Empty, FrontendFlags, Hook, Origin, Tier};
 use proxy_common::datapath::memory::MemoryTables;
 use proxy_common::datapath::memory::world::{World, endpoint_addr, vip};
 use proxy_common::net::{Ip4, Ip6, Proto};
@@ -36,9 +36,13 @@ pub(crate) struct Paths {
     is_v6: bool,
     sizes: Vec<(&'static str, Cycle)>,
     udp: Cycle,
+    /// Services that remember their clients, and those that only some may use.
+    choosy: [(&'static str, Cycle); 2],
     /// Behind the same bridge as its clients.
     beside: Cycle,
-    known: [(&'static str, Cycle); 2],
+    known: [(&'static str, Cycle); 3],
+    /// A Service without endpoints, which rejects.
+    empty: Peer,
     /// An endpoint that is no frontend.
     endpoint: Peer,
     /// An address that is neither.
@@ -55,8 +59,20 @@ impl Paths {
         let sizes = SIZES.map(|(name, n)| (name, cycle(Proto::TCP, n))).into();
         let udp = cycle(Proto::UDP, 1);
         let beside = cycle(Proto::TCP, 1);
-        let known = [("known-tcp", Proto::TCP), ("known-udp", Proto::UDP)]
-            .map(|(name, proto)| (name, cycle(proto, 1)));
+        let known = [
+            ("known-tcp", Proto::TCP),
+            ("known-udp", Proto::UDP),
+            ("known-masqueraded", Proto::TCP),
+        ]
+        .map(|(name, proto)| (name, cycle(proto, 1)));
+        let choosy = ["new-tcp-affinity", "new-tcp-filtered"];
+        let choosy = choosy.map(|name| (name, cycle(Proto::TCP, 1)));
+        let empty = (vip(is_v6, 5001), 80);
+        properties(world, is_v6, [&known[2].1, &choosy[0].1, &choosy[1].1]);
+        world.service(empty, Proto::TCP, &[]);
+        world.change(empty, Proto::TCP, |frontend| {
+            frontend.flags = FrontendFlags::if_empty(Origin::Outside, Empty::Reject);
+        });
         let endpoint = unmarked(&world.tables, |n| endpoint_addr(is_v6, n));
         for proto in [Proto::TCP, Proto::UDP] {
             world.service((vip(is_v6, 5000), 80), proto, &[(endpoint, 8080)]);
@@ -66,8 +82,10 @@ impl Paths {
             is_v6,
             sizes,
             udp,
+            choosy,
             beside,
             known,
+            empty,
             endpoint: (endpoint, 8080),
             stranger: (stranger, 80),
         }
@@ -126,6 +144,9 @@ impl Paths {
         for (name, cycle) in &self.sizes {
             self.open(runner, name, cycle, Way::In);
         }
+        for (name, cycle) in &self.choosy {
+            self.open(runner, name, cycle, Way::In);
+        }
         self.open(runner, "new-tcp-1", &self.beside, Way::Port);
         self.whole_connections(runner);
         self.lost_halves(runner);
@@ -157,6 +178,8 @@ impl Paths {
                 runner.measure(self.path(name, way), Harness::Steady, &frame);
             }
         }
+        let opening = between(Proto::TCP, client, self.empty, Way::In, Says::Syn);
+        runner.measure(self.path("reject", Way::In), Harness::Steady, &opening);
         let [near, outside] = self.clients_at_port();
         for (name, client, peer) in [
             ("none", near, self.stranger),
@@ -243,6 +266,30 @@ impl Paths {
             runner.measure_each(NOOP, &frames);
             runner.measure_each(self.path("new-direct", way), &frames);
         }
+    }
+}
+
+/// Gives three circles the properties that their names tell.
+fn properties(world: &mut World, is_v6: bool, [masqueraded, remembering, filtered]: [&Cycle; 3]) {
+    masqueraded.change(world, |frontend| {
+        frontend.flags = FrontendFlags::masquerade(Origin::Outside);
+    });
+    remembering.change(world, |frontend| frontend.affinity_timeout = 10_800);
+    let mut services = Vec::new();
+    filtered.change(world, |frontend| {
+        frontend.flags = FrontendFlags::FILTERED;
+        services.push(frontend.service);
+    });
+    // Everybody in one of two ranges.
+    let other = vip(is_v6, 0);
+    for service in services {
+        let (range, len) = if is_v6 {
+            (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0).into(), 8)
+        } else {
+            (Ipv4Addr::new(10, 0, 0, 0).into(), 8)
+        };
+        world.source(service, range, len);
+        world.source(service, other, 24);
     }
 }
 

@@ -164,6 +164,11 @@ impl AttachError {
 }
 
 impl Programs {
+    /// The object that they are in.
+    pub(super) const fn ebpf(&self) -> &Ebpf {
+        &self.ebpf
+    }
+
     pub(super) fn new(
         ebpf: Ebpf,
         devices: Devices,

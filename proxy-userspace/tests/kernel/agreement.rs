@@ -102,7 +102,7 @@ fn diversify(world: &mut World, is_v6: bool) {
     let (first, second) = (client_addr(is_v6, 1), client_addr(is_v6, 2));
     let mut third = 0;
     world.change((vip(is_v6, 3), 53), Proto::UDP, |frontend| {
-        third = frontend.service
+        third = frontend.service;
     });
     let bits = if is_v6 { 128 } else { 32 };
     world.source(third, first, bits);

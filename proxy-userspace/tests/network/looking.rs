@@ -145,6 +145,7 @@ default    web   web-udp  UDP    [fd00:10:96::a]:80    2/2      0      0      2
         "-",
         "0",
         "yes",
+        "cluster",
         "node1",
         "slice-web-ipv4",
     ];

@@ -162,3 +162,23 @@ fn a_flow_stays_where_it_is_whatever_its_client_would_get() {
         }
     }
 }
+
+/// The slot was given up and is in use again, perhaps by another endpoint of the same Service.
+#[test]
+fn what_is_remembered_is_the_endpoint_and_not_its_slot() {
+    for (is_v6, proto) in ALL {
+        let mut node = Node::new(proto);
+        let service = remembering(&mut node, is_v6, 1);
+        let clients = 1..=40;
+        let before: Vec<_> = clients
+            .clone()
+            .map(|n| opens(&mut node, is_v6, n, 1000, service))
+            .collect();
+        for id in ENDPOINTS {
+            node.change_endpoint(endpoint_addr(is_v6, id), |generation, _| *generation += 1);
+        }
+        let after = clients.map(|n| opens(&mut node, is_v6, n, 1001, service));
+        let moved = after.zip(before).filter(|(after, before)| after != before);
+        assert!(moved.count() > 20);
+    }
+}

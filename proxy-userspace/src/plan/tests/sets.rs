@@ -26,11 +26,14 @@ impl Bench {
     }
 
     fn ask(&mut self, wanted: &Wanted) -> Vec<Op> {
-        let name = ObjectName::new("default", "web");
-        let all = |_: &ObjectName| vec![wanted.clone()];
-        self.ports
-            .replan(BTreeSet::from([name]), all, Duration::ZERO);
+        self.ask_as("web", wanted, Duration::ZERO);
         self.carry_out()
+    }
+
+    fn ask_as(&mut self, name: &str, wanted: &Wanted, now: Duration) {
+        let name = ObjectName::new("default", name);
+        let all = |_: &ObjectName| vec![wanted.clone()];
+        self.ports.replan(BTreeSet::from([name]), all, now);
     }
 
     fn carry_out(&mut self) -> Vec<Op> {
@@ -310,6 +313,37 @@ fn a_frontend_that_moves_takes_no_service_port_with_it() {
     assert_eq!(
         BTreeSet::from([1, 2].map(|last| (addr(last), 8080))),
         reachable
+    );
+}
+
+/// The update was cut short between two frontends, and what is declared of them cannot be read.
+#[test]
+fn where_a_former_frontend_leads_is_not_used_for_another() {
+    let mut bench = Bench::new();
+    bench.ask(&wanted(&[1, 2], &[1]));
+    bench.ask_as("web", &wanted(&[1, 2, 3], &[1]), Duration::ZERO);
+    let ops = bench.ports.drain();
+    let is_switch = |op: &Op| matches!(op, Op::Frontend { .. });
+    let cut = ops.iter().position(is_switch).unwrap();
+    for op in &ops[..=cut] {
+        bench.tables.apply(op);
+    }
+    let led = [VIP, EXTERNAL].map(|ip| bench.tables.reachable_from(at(ip), Origin::Inside));
+    assert_ne!(led[0], led[1]);
+    bench.restart();
+    for (n, endpoints) in [[4, 5], [6, 7], [4, 6], [5, 7]].iter().enumerate() {
+        let mut other = wanted(endpoints, &[]);
+        other.frontends = vec![frontend("10.96.0.2", List::Cluster, List::Cluster)];
+        bench.ask_as("other", &other, GRACE * u32::try_from(n).unwrap());
+        bench.carry_out();
+        let leads = [VIP, EXTERNAL].map(|ip| bench.tables.reachable_from(at(ip), Origin::Inside));
+        assert_eq!(led, leads);
+    }
+    // Once it is known, both lead to the new endpoints.
+    bench.ask(&wanted(&[1, 2, 3], &[1]));
+    assert_eq!(
+        led[0],
+        bench.tables.reachable_from(at(EXTERNAL), Origin::Inside)
     );
 }
 
