@@ -51,7 +51,19 @@ enum What {
 /// The exit code of a command that could not do its work.
 const TROUBLE: u8 = 2;
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+/// Exit code 1 says that something differs; what keeps it from being found out is another one.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    or_trouble(compare(options))
+}
+
+fn or_trouble(result: Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        println!("error: {error:#}");
+        ExitCode::from(TROUBLE)
+    })
+}
+
+fn compare(options: &Options) -> Result<ExitCode> {
     let mode = options.mode.as_ref().map(|mode| format!("--mode={mode}"));
     let Some(cases) = options.random else {
         return start(|command| {
@@ -73,7 +85,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     })
 }
 
-pub(crate) fn run_oracle(options: &OracleOptions) -> Result<ExitCode> {
+pub(crate) fn run_oracle(options: &OracleOptions) -> ExitCode {
+    or_trouble(ask(options))
+}
+
+fn ask(options: &OracleOptions) -> Result<ExitCode> {
     let What::Observe { file, output } = &options.what;
     let Some(oracle) = oracle()? else {
         return Ok(ExitCode::SUCCESS);
@@ -112,7 +128,7 @@ fn build() -> Result<PathBuf> {
     let output = command.output().context("cannot start cargo")?;
     ensure!(output.status.success(), "it does not build, see above");
     let messages = String::from_utf8_lossy(&output.stdout);
-    let named = messages.lines().filter_map(executable).last();
+    let named = messages.lines().rev().find_map(executable);
     named.context("cargo named no binary")
 }
 

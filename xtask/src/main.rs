@@ -77,8 +77,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Setup(options) => setup::run(&options)?,
         Command::Test(options) => return test::run(&options),
         Command::Bench(options) => return bench::run(&options),
-        Command::Conformance(options) => return conformance::run(&options),
-        Command::Oracle(options) => return conformance::run_oracle(&options),
+        Command::Conformance(options) => return Ok(conformance::run(&options)),
+        Command::Oracle(options) => return Ok(conformance::run_oracle(&options)),
         Command::Run(Run {
             keep,
             no_setup,

@@ -242,15 +242,22 @@ fn known<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, seat: Seat
     if seat.is_port() {
         work.hop = state.hop;
     }
+    let last_seen = state.last_seen;
     let is_quiet = is_quiet(tier, state, &work.event);
-    if may_choose_again(tables, state, &work.event) {
+    // The generation that a UDP flow holds on to is its endpoint's. Whether its frontend is still
+    // there, and its service port's, it asks whenever it has something to note.
+    let is_due = !is_quiet && !work.event.proto.connects();
+    if is_due || may_choose_again(tables, state, &work.event) {
         work.tier = tier;
-        return ask(tables, work, Part::Renew);
+        let step = ask(tables, work, Part::Renew);
+        if step != Step::REWRITE || !is_due {
+            return step;
+        }
     }
     if !is_quiet {
         if seat.is_port() {
             // As old as the noted time is what is known of the way.
-            work.asks = is_stale(work.event.proto, state.last_seen, work.event.now);
+            work.asks = is_stale(work.event.proto, last_seen, work.event.now);
         }
         work.tier = tier;
         tables.part(Part::Note, work);

@@ -28,7 +28,10 @@ pub struct Trial {
 impl Programs {
     /// What a program makes of a packet, an Ethernet frame, that came by the loopback device.
     pub fn trial(&self, program: &str, packet: &[u8], mark: u32) -> io::Result<Trial> {
-        let found = self.ebpf().program(program).ok_or(io::ErrorKind::NotFound)?;
+        let found = self
+            .ebpf()
+            .program(program)
+            .ok_or(io::ErrorKind::NotFound)?;
         let classifier: &SchedClassifier = found.try_into().map_err(io::Error::other)?;
         let mut context = [0; CONTEXT];
         write_mark(&mut context, mark);

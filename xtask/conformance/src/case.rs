@@ -79,7 +79,6 @@ pub struct Config {
 
 /// What tells local pods from others, as far as it goes by addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::upper_case_acronyms, reason = "kube-proxy writes them so")]
 #[expect(missing_docs, reason = "kube-proxy's own names")]
 pub enum DetectLocalMode {
     ClusterCIDR,

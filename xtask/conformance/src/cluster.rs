@@ -1,6 +1,6 @@
 //! What a case declares, in the terms of the planner: objects by the controller's own reading.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -115,9 +115,9 @@ impl Reading {
 
 /// The Node as the API server has it.
 pub fn node(node: &Node) -> Value {
-    let mut labels = json!({ "kubernetes.io/hostname": node.name });
+    let mut labels = BTreeMap::from([("kubernetes.io/hostname", &node.name)]);
     if !node.zone.is_empty() {
-        labels["topology.kubernetes.io/zone"] = json!(node.zone);
+        labels.insert("topology.kubernetes.io/zone", &node.zone);
     }
     let primary = [true, false].map(|is_v4| node.ips.iter().find(|ip| ip.is_ipv4() == is_v4));
     let addresses: Vec<_> = primary

@@ -128,12 +128,11 @@ struct Ports(u16);
 impl Ports {
     fn next(&mut self, world: &mut World) -> Result<u16> {
         let port = self.0;
-        self.0 = match port.checked_add(1) {
-            Some(next) => next,
-            None => {
-                world.forget_flows()?;
-                FIRST_PORT
-            }
+        self.0 = if let Some(next) = port.checked_add(1) {
+            next
+        } else {
+            world.forget_flows()?;
+            FIRST_PORT
         };
         Ok(port)
     }
@@ -171,8 +170,12 @@ fn outcome(
             return Ok(Err(both));
         }
         if let Some(to) = fate.to {
-            let counts = seen.entry(to).or_default();
-            counts[usize::from(fate.is_masqueraded)] += 1;
+            let [kept, masqueraded] = seen.entry(to).or_default();
+            *(if fate.is_masqueraded {
+                masqueraded
+            } else {
+                kept
+            }) += 1;
         }
     }
     let verdict = first.map_or(Verdict::Pass, |fate| fate.verdict);

@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use conformance::case::{self, Case, Outcome, Protocol, Verdict};
+use conformance::case::{self, Case, Outcome, Verdict};
 use conformance::run::{Report, run};
 use conformance::world::World;
 use kube_lottery::config::Mode;
@@ -44,15 +44,12 @@ fn report(mode: Mode, cases: &[Case]) -> Report {
     total
 }
 
-/// Every packet fares as on kube-proxy, but for those of SCTP, which the data path leaves alone.
+/// Every packet fares as on kube-proxy.
 fn conforms(file: &str, packets: usize) {
     if !is_root() {
         return;
     }
-    let mut cases = cases(file);
-    for case in &mut cases {
-        case.packets.retain(|packet| packet.proto != Protocol::Sctp);
-    }
+    let cases = cases(file);
     for mode in MODES {
         let total = report(mode, &cases);
         let failures: Vec<_> = total.failures.iter().map(ToString::to_string).collect();
@@ -63,12 +60,12 @@ fn conforms(file: &str, packets: usize) {
 
 #[test]
 fn packets_of_proxy_tests_fare_as_on_kube_proxy() {
-    conforms("packet-flows.yaml", 214);
+    conforms("packet-flows.yaml", 219);
 }
 
 #[test]
 fn packets_at_random_fare_as_on_kube_proxy() {
-    conforms("packet-flows-random.yaml", 676);
+    conforms("packet-flows-random.yaml", 800);
 }
 
 #[test]

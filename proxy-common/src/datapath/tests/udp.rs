@@ -124,3 +124,37 @@ fn a_udp_flow_that_draws_its_old_endpoint_again_stays_with_it() {
         assert_eq!(2, node.halves(Tier::Established));
     }
 }
+
+/// Endpoints keep their generations when one of many frontends goes: only flows that lead there
+/// end, and not later than they would be noted.
+#[test]
+fn a_udp_flow_ends_with_its_frontend_and_no_other_does() {
+    for is_v6 in [false, true] {
+        for is_taken_over in [false, true] {
+            let mut node = Node::new(Proto::UDP);
+            let lost = node.service(is_v6, 1, &[1]);
+            let kept = node.service(is_v6, 2, &[2]);
+            let client = client(is_v6, 1, 5000);
+            let (_, endpoint) = node.enters(client, lost, SYN).unwrap();
+            let (_, neighbour) = node.enters(client, kept, SYN).unwrap();
+            node.leaves(endpoint, client, REPLY).unwrap();
+            node.leaves(neighbour, client, REPLY).unwrap();
+            let number = 1;
+            if is_taken_over {
+                node.service(is_v6, 1, &[3]);
+            } else {
+                let tables = node.tables();
+                tables.v4.frontends.retain(|_, own| own.service != number);
+                tables.v6.frontends.retain(|_, own| own.service != number);
+            }
+            node.later(lifetime::REFRESH_UDP + 1);
+            let now = node.enters(client, lost, SYN).unwrap();
+            if is_taken_over {
+                assert_ne!((client, endpoint), now);
+            } else {
+                assert_eq!((client, lost), now);
+            }
+            assert_eq!((client, neighbour), node.enters(client, kept, SYN).unwrap());
+        }
+    }
+}

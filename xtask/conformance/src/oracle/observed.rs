@@ -24,7 +24,8 @@ struct Flows {
     /// The source port was.
     port: bool,
     problem: Option<String>,
-    flows: u32,
+    #[serde(rename = "flows")]
+    count: u32,
 }
 
 impl Answer {
@@ -61,9 +62,10 @@ fn outcome(all: &[Flows]) -> Observation {
         }
     }
     if verdict != Verdict::Forward {
-        return match is_masqueraded(&all.iter().collect::<Vec<_>>())? {
-            true => Err(format!("{verdict}, and yet masqueraded")),
-            false => Ok(Outcome::of(verdict)),
+        return if is_masqueraded(&all.iter().collect::<Vec<_>>())? {
+            Err(format!("{verdict}, and yet masqueraded"))
+        } else {
+            Ok(Outcome::of(verdict))
         };
     }
     Ok(Outcome {
@@ -78,9 +80,9 @@ fn outcome(all: &[Flows]) -> Observation {
 fn is_masqueraded(flows: &[&Flows]) -> Result<bool, String> {
     let [mut total, mut addresses, mut ports] = [0, 0, 0];
     for own in flows {
-        total += own.flows;
-        addresses += if own.address { own.flows } else { 0 };
-        ports += if own.port { own.flows } else { 0 };
+        total += own.count;
+        addresses += if own.address { own.count } else { 0 };
+        ports += if own.port { own.count } else { 0 };
     }
     if addresses > 0 && addresses < total {
         return Err(format!(
@@ -105,7 +107,7 @@ mod tests {
             address,
             port,
             problem: None,
-            flows,
+            count: flows,
         }
     }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use anyhow::Result;
 use kube_lottery::config::Mode;
 use proxy_common::net::Proto;
 use serde::Serialize;
@@ -37,7 +36,7 @@ struct First {
     flows: usize,
 }
 
-pub(super) fn request(case: &Case, mode: Mode) -> Result<Request> {
+pub(super) fn request(case: &Case, mode: Mode) -> Request {
     let Case { node, packets, .. } = case;
     let mut objects = vec![cluster::node(node)];
     objects.extend(case.objects.iter().cloned());
@@ -49,16 +48,16 @@ pub(super) fn request(case: &Case, mode: Mode) -> Result<Request> {
             "spec": { "cidrs": [cidr] },
         }));
     }
-    let flows = [true, false].map(|is_v4| that_show_all(most_backends(case, is_v4)));
+    let [v4, v6] = [true, false].map(|is_v4| that_show_all(most_backends(case, is_v4)));
     let first = |packet: &Packet| First {
         proto: Proto::from(packet.proto).0,
         from: packet.from,
         entry: packet.entry,
         to: packet.to,
         port: packet.port,
-        flows: flows[usize::from(packet.to.is_ipv6())],
+        flows: if packet.to.is_ipv4() { v4 } else { v6 },
     };
-    Ok(Request {
+    Request {
         objects,
         config: config(node, mode),
         node: node.name.clone(),
@@ -67,7 +66,7 @@ pub(super) fn request(case: &Case, mode: Mode) -> Result<Request> {
         pods: pods(case),
         ports: ports(case),
         packets: packets.iter().map(first).collect(),
-    })
+    }
 }
 
 /// The `KubeProxyConfiguration`, but for the way to the API server.

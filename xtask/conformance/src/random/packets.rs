@@ -29,7 +29,7 @@ pub(super) fn packets(draft: &Draft) -> Vec<Packet> {
 fn made(draft: &PacketDraft, services: &[Resolved<'_>], own: &[IpAddr]) -> Option<Packet> {
     let service = draft.service.get(services);
     let n = draft.port.index(service.ports.len());
-    let (protocol, port) = service.ports[n];
+    let (protocol, port) = *service.ports.get(n)?;
     let is_v6 = draft.is_v6;
     let pick = |of: &[IpAddr]| (!of.is_empty()).then(|| *draft.which.get(of));
     let own: Vec<_> = own

@@ -1,5 +1,10 @@
 //! From what chance decided to a cluster as an API server would have it.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "JSON objects are added to by their indices, and zones are counted by their list"
+)]
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -44,7 +49,9 @@ pub(super) fn node(draft: &NodeDraft) -> Node {
 pub(super) fn ips(draft: &NodeDraft) -> Vec<IpAddr> {
     let first = [false, true].map(|is_v6| addresses::node(is_v6, 0));
     let second = [false, true].into_iter().zip(draft.second);
-    let second = second.filter_map(|(is_v6, has)| has.then(|| addresses::node(is_v6, 1)));
+    let second = second
+        .filter(|(_, has)| *has)
+        .map(|(is_v6, _)| addresses::node(is_v6, 1));
     first.into_iter().chain(second).collect()
 }
 
@@ -88,7 +95,7 @@ impl Resolved<'_> {
         NAMESPACES[usize::from(self.index) % NAMESPACES.len()]
     }
 
-    pub(super) fn has_cluster_ips(&self) -> bool {
+    pub(super) const fn has_cluster_ips(&self) -> bool {
         !matches!(self.draft.kind, Kind::Headless | Kind::ExternalName)
     }
 

@@ -66,10 +66,12 @@ pub(super) fn tests(
     Ok(tests)
 }
 
+/// The ring's own executable: others, whose names only begin so, ask nothing of another kernel.
 fn of(executables: &[Executable], ring: Ring) -> Result<&Path> {
+    let source = format!("tests/{ring}.rs");
     executables
         .iter()
-        .find(|executable| executable.ring == ring)
+        .find(|executable| executable.ring == ring && executable.title.ends_with(&source))
         .map(|executable| executable.file.as_path())
         .with_context(|| format!("the {ring} ring has no executable"))
 }
@@ -102,10 +104,11 @@ mod tests {
         let executable = |name: &str, ring| Executable {
             file: format!("/build/debug/deps/{name}-1").into(),
             ring,
-            title: name.to_owned(),
+            title: format!("package tests/{name}.rs"),
             directory: "/repository".into(),
         };
         let executables = [
+            executable("kernel_of_another_package", Ring::Kernel),
             executable("kernel", Ring::Kernel),
             executable("network", Ring::Network),
         ];
@@ -123,6 +126,7 @@ mod tests {
             panic!("no network in the short form of this suite");
         };
         assert!(kernel.arguments.contains(&KERNEL[0].to_owned()));
+        assert_eq!(Path::new("/build/debug/deps/kernel-1"), kernel.file);
         let [kernel, network] = &selected(None, true)[..] else {
             panic!("both in the long form");
         };
