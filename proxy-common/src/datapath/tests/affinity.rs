@@ -125,7 +125,7 @@ fn a_client_is_not_led_out_of_the_set_that_is_for_it() {
             let anywhere = opens(&mut node, is_v6, n, 1000, service);
             // From now on, only what is near may be used.
             node.world.flag(near, |flags| {
-                *flags = flags.with(EndpointFlags::IN_LOCAL_SET)
+                *flags = flags.with(EndpointFlags::IN_LOCAL_SET);
             });
             let mut before = EndpointSet::EMPTY;
             node.change(service, |frontend| {
