@@ -96,7 +96,7 @@ impl Node {
     /// Adds properties to the frontend of a Service.
     fn flag(&mut self, service: SocketAddr, flags: FrontendFlags) {
         self.change(service, |frontend| {
-            frontend.flags = frontend.flags.with(flags)
+            frontend.flags = frontend.flags.with(flags);
         });
     }
 
