@@ -318,6 +318,7 @@ macro_rules! tables {
                     Part::Enter => parts::$parts::enter(),
                     Part::Leaves => parts::$parts::leaves(),
                     Part::Arrives => parts::$parts::arrives(),
+                    Part::GoesOn => parts::$parts::goes_on(),
                     Part::Answers => parts::$parts::answers(),
                     Part::Direct => parts::$parts::direct(),
                     Part::NoteDirect => parts::$parts::note_direct(),

@@ -114,16 +114,15 @@ pub async fn run(
     let (node_addresses, addresses_of_node) = watch::channel(None);
     let (synced, mut is_synced) = oneshot::channel();
     let (local_endpoints, endpoints) = watch::channel(BTreeSet::new());
-    // Until a configuration is read, all is as kube-proxy has it by default.
-    let meaning = config::Config::default();
-    let (netfilter, keeper, netfilter_state) = Keeper::new(netfilter::Options::new(&meaning));
+    let rules = netfilter::Options::new(&config.meaning);
+    let (netfilter, keeper, netfilter_state) = Keeper::new(rules);
     let mut keeping = tokio::task::spawn_blocking(move || keeper.run());
     let tell = Tell {
         node_addresses,
         local_endpoints,
         netfilter,
     };
-    let objects = Objects::new(plan, tables, config.node, meaning.mode, tell);
+    let objects = Objects::new(plan, tables, config.node, config.meaning.mode, tell);
     let (asks, asked) = mpsc::channel(ASKS);
     let (found, devices) = watch::channel(None);
     let (own_addresses, own) = watch::channel(None);

@@ -87,14 +87,14 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
 #[inline(always)]
 fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let Some((tier, flow)) = find(tables, &work.key) else {
-        return tables.part(Part::RepairReply, work);
+        return search(tables, work);
     };
     work.change = source_of(flow);
     let state = flow.state();
     match state.marks.kind() {
         Kind::UNDNAT => {
             if is_remains(tier, state, &work.event) {
-                return tables.part(Part::RepairReply, work);
+                return search(tables, work);
             }
             if !is_quiet(tier, state, &work.event) {
                 work.tier = tier;
@@ -113,6 +113,16 @@ fn decide<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
             Step::PASS
         }
     }
+}
+
+/// Looks for the flow of a packet of which nothing is found, or another one's remains.
+#[inline(always)]
+fn search<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let step = tables.part(Part::RepairReply, work);
+    if step == Step::NONE {
+        note_leaving(tables, work, Tier::HalfOpen);
+    }
+    step
 }
 
 /// Whether an endpoint's packet belongs to something newer than the flow it was found in.

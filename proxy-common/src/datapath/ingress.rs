@@ -336,7 +336,8 @@ pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     let Some(frontend) = frontend_for(tables, work) else {
         return no_frontend(tables, work);
     };
-    if frontend.flags.has(FrontendFlags::OWN_ADDRESS) {
+    let is_own = frontend.flags.has(FrontendFlags::OWN_ADDRESS);
+    if is_own {
         let step = tables.part(Part::Arrives, work);
         if step != Step::NONE {
             return step;
@@ -345,6 +346,9 @@ pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     if event.proto.connects() && !event.flags.opens() {
         if tables.part(Part::RepairForward, work) == Step::REWRITE {
             return Step::REWRITE;
+        }
+        if is_own {
+            return tables.part(Part::GoesOn, work);
         }
         if !is_middle(&event) {
             return Step::drop(Counter::DropInvalid);

@@ -95,23 +95,22 @@ pub fn leaves<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> St
 }
 
 /// A packet of no known flow has come in for a frontend at one of the node's addresses: nothing to
-/// say if it may open a flow.
+/// say if nothing is known to have left that it answers.
 #[inline(always)]
 pub fn arrives<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let event = work.event;
-    let opens = event.flags.opens();
     work.path.begin_direct(&work.key);
-    if !opens && has_left(tables, work) {
-        note(tables, work, event.now.max(1));
-        return Step::PASS;
-    }
-    if opens || !event.proto.connects() {
+    if work.event.flags.opens() || !has_left(tables, work) {
         return Step::NONE;
     }
-    if tables.part(Part::RepairForward, work) == Step::REWRITE {
-        return Step::REWRITE;
-    }
-    if !event.flags.any(Flags::RST) {
+    let proof = work.event.now.max(1);
+    note(tables, work, proof);
+    Step::PASS
+}
+
+/// The same in the middle of a connection that no repair has found.
+#[inline(always)]
+pub fn goes_on<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    if !work.event.flags.any(Flags::RST) {
         work.path.begin_direct(&work.key);
         note(tables, work, 0);
     }

@@ -8,7 +8,6 @@ use super::flow::source_of;
 use super::lifetime::is_over;
 use super::open::is_current;
 use super::origin::origin_of;
-use super::own::note_leaving;
 use super::tables::{Past, Tables, find};
 use super::verdict::Step;
 use super::work::{Part, Work};
@@ -103,7 +102,7 @@ const fn past(half: &FlowState, now: u32) -> Past {
 /// An endpoint's packet that has no entry, or stands on the remains of another flow: rebuilds the
 /// endpoint's half of its flow from the client's, by way of the endpoint's frontends.
 ///
-/// If there is none it is direct traffic, and noted as such.
+/// If there is none it is direct traffic, and noted as such; nothing to say then.
 #[inline(always)]
 pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     // A flow on its way between the tiers was in neither place when it was looked for.
@@ -132,8 +131,7 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
     for index in 0..crate::abi::endpoint::FRONTENDS_PER_ENDPOINT {
         let Some((vip, vip_port)) = tables.frontend_of(&endpoint, index) else {
             if index == 0 {
-                note_leaving(tables, work, Tier::HalfOpen);
-                return Step::PASS;
+                return Step::NONE;
             }
             break;
         };
@@ -157,8 +155,7 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
         return Step::REWRITE;
     }
     note_answer(tables, work);
-    note_leaving(tables, work, Tier::HalfOpen);
-    Step::PASS
+    Step::NONE
 }
 
 /// A packet to itself on its way out, to which nothing says that it comes from a Service: the

@@ -106,6 +106,8 @@ pub enum Part {
     Leaves,
     /// A packet came in for one of the node's addresses: [`own::arrives`].
     Arrives,
+    /// The same in the middle of a connection: [`own::goes_on`].
+    GoesOn,
     /// A packet came in that a note was left for: [`own::answers`].
     Answers,
     /// A packet goes straight to an endpoint: [`direct::direct`].
@@ -136,6 +138,7 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::Enter => open::enter(tables, work),
         Part::Leaves => own::leaves(tables, work),
         Part::Arrives => own::arrives(tables, work),
+        Part::GoesOn => own::goes_on(tables, work),
         Part::Answers => own::answers(tables, work),
         Part::Direct => direct::direct(tables, work),
         Part::NoteDirect => direct::note_direct(tables, work),

@@ -28,12 +28,11 @@ pub struct Options {
 
 impl Options {
     /// As configured, with no range known yet.
-    pub fn new(config: &Config) -> Self {
-        let bit = |number: u8| 1_u32.checked_shl(number.into()).unwrap_or_default();
+    pub const fn new(config: &Config) -> Self {
         Self {
             mode: config.mode,
-            masquerade_mark: bit(config.masquerade_bit),
-            reject_mark: bit(config.reject_bit),
+            masquerade_mark: config.masquerade_mark(),
+            reject_mark: config.reject_mark(),
             drop_invalid: true,
             service_cidrs: BTreeSet::new(),
         }

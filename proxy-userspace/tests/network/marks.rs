@@ -235,6 +235,44 @@ fn what_is_marked_for_rejection_is_refused_at_once() {
     assert!(status.contains(" rejected "), "{status}");
 }
 
+/// Here a program marks them.
+#[test]
+fn who_speaks_to_a_service_without_endpoints_is_refused_at_once() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let (pods, _servers) = world.servers(1, 1);
+    let client = world.lab.pod(1).unwrap();
+    let node = world.lab.node(1);
+    without_limits(&node);
+    let empty = Service::new("empty", 10);
+    let web = Service::new("web", 11).with(world.endpoints(1, &pods));
+    world.manifests.write_service(&web).unwrap();
+    world.start_with(&empty);
+    let clients = [&client, world.lab.outside()];
+    for family in Family::ALL {
+        for from in clients {
+            refused(from, empty.target(family));
+            refused_datagram(from, empty.target(family));
+        }
+    }
+    world.kill();
+    let config = super::nftables::configured_for_nftables(&world);
+    let mut proxy = world.spawn(&["--config", &config]);
+    proxy.wait_until_ready().unwrap();
+    for family in Family::ALL {
+        for from in [&client, world.lab.outside()] {
+            refused(from, empty.target(family));
+            // A port that the Service does not have.
+            let undefined = SocketAddr::new(web.target(family).ip(), 81);
+            refused(from, undefined);
+            refused_datagram(from, undefined);
+        }
+        Connection::open(&client, web.target(family)).unwrap();
+    }
+    assert_eq!(0, packets(&node, Counter::Untranslated));
+}
+
 #[test]
 fn an_established_connection_is_not_rejected() {
     let Some(mut scene) = Scene::new(1, Network::default()) else {

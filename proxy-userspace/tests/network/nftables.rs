@@ -245,6 +245,59 @@ fn a_restart_finds_the_tables_and_goes_on_counting() {
     assert_eq!(left, listed(&node));
 }
 
+/// A configuration of the mode of nftables, with another bit for masquerading.
+pub(super) fn configured_for_nftables(world: &World) -> String {
+    let path = world.lab.folder().join("config.yaml");
+    let config = "apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+nftables: {masqueradeBit: 10}
+";
+    std::fs::write(&path, config).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn another_mode_or_bit_replaces_the_tables_at_a_restart_and_no_connection_notices() {
+    let Some(mut world) = World::new(1) else {
+        return;
+    };
+    let (pods, _servers) = world.servers(1, 2);
+    let service = Service::new("web", 10).with(world.endpoints(1, &pods));
+    let other = Service::new("other", 11).with(world.endpoints(1, &pods));
+    world.manifests.write_service(&other).unwrap();
+    world.start_with(&service);
+    let node = world.lab.node(1);
+    let client = world.lab.pod(1).unwrap();
+    let config = configured_for_nftables(&world);
+    let ((), _) = during(
+        &client,
+        &service,
+        |_| true,
+        |_| {
+            world.kill();
+            let mut proxy = world.spawn(&["--config", &config]);
+            proxy.wait_until_ready().unwrap();
+            world.keep(proxy);
+            let listed = listed(&node);
+            assert!(
+                listed.contains("elements = { 10.96.0.10, 10.96.0.11 }"),
+                "{listed}"
+            );
+            assert!(
+                listed.contains("mark & 0x00000400 != 0x00000000"),
+                "{listed}"
+            );
+            assert!(!listed.contains("0x00004000"), "{listed}");
+            assert!(!listed.contains("cluster-ip-ports"), "{listed}");
+            assert!(!listed.contains("counter invalid"), "{listed}");
+            world.kill();
+            world.start();
+        },
+    );
+    assert_eq!(tables(), listed(&node));
+}
+
 #[test]
 fn a_table_that_cannot_be_had_is_told_once_and_costs_nothing_else() {
     let Some(mut world) = World::new(1) else {

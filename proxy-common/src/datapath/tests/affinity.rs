@@ -125,7 +125,7 @@ fn a_client_is_not_led_out_of_the_set_that_is_for_it() {
             let anywhere = opens(&mut node, is_v6, n, 1000, service);
             // From now on, only what is near may be used.
             node.world.flag(near, |flags| {
-                *flags = flags.with(EndpointFlags::IN_LOCAL_SET)
+                *flags = flags.with(EndpointFlags::IN_LOCAL_SET);
             });
             let mut before = EndpointSet::EMPTY;
             node.change(service, |frontend| {
@@ -160,5 +160,25 @@ fn a_flow_stays_where_it_is_whatever_its_client_would_get() {
         for (client, endpoint) in flows {
             assert_eq!(Ok((client, endpoint)), node.enters(client, service, ACK));
         }
+    }
+}
+
+/// The slot was given up and is in use again, perhaps by another endpoint of the same Service.
+#[test]
+fn what_is_remembered_is_the_endpoint_and_not_its_slot() {
+    for (is_v6, proto) in ALL {
+        let mut node = Node::new(proto);
+        let service = remembering(&mut node, is_v6, 1);
+        let clients = 1..=40;
+        let before: Vec<_> = clients
+            .clone()
+            .map(|n| opens(&mut node, is_v6, n, 1000, service))
+            .collect();
+        for id in ENDPOINTS {
+            node.change_endpoint(endpoint_addr(is_v6, id), |generation, _| *generation += 1);
+        }
+        let after = clients.map(|n| opens(&mut node, is_v6, n, 1001, service));
+        let moved = after.zip(before).filter(|(after, before)| after != before);
+        assert!(moved.count() > 20);
     }
 }
