@@ -56,6 +56,13 @@ pub(super) struct ServiceDraft {
     pub(super) slices: Vec<SliceDraft>,
 }
 
+impl ServiceDraft {
+    /// Whether one of its families is IPv6.
+    pub(super) fn is_v6(&self, which: Index) -> bool {
+        *which.get(self.families)
+    }
+}
+
 /// Where an address of a Service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -69,7 +76,8 @@ pub(super) enum Place {
 
 #[derive(Clone, Debug)]
 pub(super) struct SliceDraft {
-    pub(super) is_v6: bool,
+    /// Which of the Service's families.
+    pub(super) family: Index,
     /// What is added to the port numbers, as where the targets have names.
     pub(super) shift: u16,
     /// Left out of the ports.
@@ -110,7 +118,9 @@ pub(super) type Conditions = [Option<bool>; 3];
 pub(super) struct PacketDraft {
     pub(super) service: Index,
     pub(super) port: Index,
-    pub(super) is_v6: bool,
+    /// Which of the Service's families; seldom the other one.
+    pub(super) family: Index,
+    pub(super) is_foreign: bool,
     pub(super) door: Door,
     pub(super) near: Near,
     pub(super) sender: Sender,
@@ -177,12 +187,14 @@ pub(super) fn draft() -> impl Strategy<Value = Draft> {
     })
 }
 
-const NODE_PORT_ADDRESSES: [&[&str]; 10] = [
+const NODE_PORT_ADDRESSES: [&[&str]; 12] = [
+    &[],
     &[],
     &[],
     &["primary"],
     &["0.0.0.0/0"],
     &["0.0.0.0/0", "::/0"],
+    &["192.168.0.0/16", "2001:db8::/32"],
     &["192.168.0.0/24"],
     &["192.168.1.0/24", "2001:db8:1::/64"],
     &["127.0.0.0/8"],
@@ -266,9 +278,9 @@ const RANGES: [&str; 8] = [
 
 fn service() -> impl Strategy<Value = ServiceDraft> {
     let kind = weighted([
-        (3, Kind::ClusterIp),
-        (4, Kind::NodePort),
-        (5, Kind::LoadBalancer),
+        (6, Kind::ClusterIp),
+        (8, Kind::NodePort),
+        (12, Kind::LoadBalancer),
         (1, Kind::Headless),
         (1, Kind::ExternalName),
     ]);
@@ -289,7 +301,7 @@ fn service() -> impl Strategy<Value = ServiceDraft> {
         vec((place(), ip_mode), 0..3),
         vec(select(&RANGES[..]), 0..4),
         label,
-        vec(slice(), 0..4),
+        vec(slice(), 1..5),
     )
         .prop_map(
             |(
@@ -320,15 +332,15 @@ fn service() -> impl Strategy<Value = ServiceDraft> {
 
 fn slice() -> impl Strategy<Value = SliceDraft> {
     (
-        any::<bool>(),
+        any::<Index>(),
         weighted([(3, 0), (1, 8000)]),
         option::weighted(0.1, any::<Index>()),
         seldom(4),
-        vec(endpoint(), 0..5),
+        vec(endpoint(), 0..6),
     )
         .prop_map(
-            |(is_v6, shift, without, is_headless, endpoints)| SliceDraft {
-                is_v6,
+            |(family, shift, without, is_headless, endpoints)| SliceDraft {
+                family,
                 shift,
                 without,
                 is_headless,
@@ -347,9 +359,9 @@ fn endpoint() -> impl Strategy<Value = EndpointDraft> {
     });
     let some = |ready, serving, terminating| [Some(ready), Some(serving), Some(terminating)];
     let conditions = weighted([
-        (4, [None; 3]),
-        (3, [Some(true), None, None]),
-        (3, some(true, true, false)),
+        (5, [None; 3]),
+        (5, [Some(true), None, None]),
+        (5, some(true, true, false)),
         (3, some(false, true, true)),
         (1, some(true, true, true)),
         (1, some(false, true, false)),
@@ -385,7 +397,7 @@ fn packet() -> impl Strategy<Value = PacketDraft> {
         (1, Door::Endpoint),
     ]);
     let near = weighted([
-        (10, Near::There),
+        (18, Near::There),
         (1, Near::OtherPort),
         (1, Near::OtherProtocol),
     ]);
@@ -403,17 +415,19 @@ fn packet() -> impl Strategy<Value = PacketDraft> {
     (
         any::<Index>(),
         any::<Index>(),
-        any::<bool>(),
+        any::<Index>(),
+        seldom(4),
         door,
         near,
         sender,
         any::<Index>(),
     )
         .prop_map(
-            |(service, port, is_v6, door, near, sender, which)| PacketDraft {
+            |(service, port, family, is_foreign, door, near, sender, which)| PacketDraft {
                 service,
                 port,
-                is_v6,
+                family,
+                is_foreign,
                 door,
                 near,
                 sender,

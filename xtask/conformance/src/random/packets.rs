@@ -30,7 +30,7 @@ fn made(draft: &PacketDraft, services: &[Resolved<'_>], own: &[IpAddr]) -> Optio
     let service = draft.service.get(services);
     let n = draft.port.index(service.ports.len());
     let (protocol, port) = *service.ports.get(n)?;
-    let is_v6 = draft.is_v6;
+    let is_v6 = service.draft.is_v6(draft.family) != draft.is_foreign;
     let pick = |of: &[IpAddr]| (!of.is_empty()).then(|| *draft.which.get(of));
     let own: Vec<_> = own
         .iter()
@@ -87,7 +87,7 @@ fn sender(
     own: &[IpAddr],
     to: IpAddr,
 ) -> Option<(&'static str, IpAddr, Entry)> {
-    let is_v6 = draft.is_v6;
+    let is_v6 = to.is_ipv6();
     // Nobody else reaches it.
     if to.is_loopback() {
         return Some(("node", loopback(is_v6), Entry::Host));
@@ -124,9 +124,12 @@ fn sender(
     })
 }
 
-fn endpoints(service: &Resolved<'_>, is_v6: bool) -> impl Iterator<Item = (Spot, IpAddr)> {
+fn endpoints<'a>(
+    service: &'a Resolved<'_>,
+    is_v6: bool,
+) -> impl Iterator<Item = (Spot, IpAddr)> + use<'a> {
     let slices = service.draft.slices.iter();
-    let own = slices.filter(move |slice| slice.is_v6 == is_v6);
+    let own = slices.filter(move |slice| service.draft.is_v6(slice.family) == is_v6);
     own.flat_map(|slice| &slice.endpoints)
         .map(move |endpoint| (endpoint.at, spot(endpoint.at, is_v6).0))
 }

@@ -166,9 +166,7 @@ pub(super) fn objects(draft: &Draft) -> Vec<Value> {
         }
         let mut known = BTreeMap::new();
         for (n, slice) in own.draft.slices.iter().enumerate() {
-            if own.draft.families.contains(&slice.is_v6) {
-                objects.push(slice_of(own, slice, n, &mut known));
-            }
+            objects.push(slice_of(own, slice, n, &mut known));
         }
     }
     objects
@@ -298,6 +296,7 @@ fn slice_of<'a>(
     n: usize,
     known: &mut BTreeMap<(bool, Spot), &'a EndpointDraft>,
 ) -> Value {
+    let is_v6 = own.draft.is_v6(slice.family);
     let mut here = Vec::new();
     let mut endpoints = Vec::new();
     for draft in &slice.endpoints {
@@ -305,8 +304,8 @@ fn slice_of<'a>(
             continue;
         }
         here.push(draft.at);
-        let draft = *known.entry((slice.is_v6, draft.at)).or_insert(draft);
-        endpoints.push(endpoint(draft, slice.is_v6));
+        let draft = *known.entry((is_v6, draft.at)).or_insert(draft);
+        endpoints.push(endpoint(draft, is_v6));
     }
     let mut labels = json!({ "kubernetes.io/service-name": own.name() });
     if slice.is_headless {
@@ -326,7 +325,7 @@ fn slice_of<'a>(
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": { "name": format!("{}-{n}", own.name()), "namespace": own.namespace(), "labels": labels },
-        "addressType": family(slice.is_v6),
+        "addressType": family(is_v6),
         "endpoints": endpoints,
         "ports": ports,
     })
