@@ -24,6 +24,7 @@ mod network {
     mod distribution;
     mod eviction;
     mod exchange;
+    mod external;
     mod foreign;
     mod kill_points;
     mod lab;
