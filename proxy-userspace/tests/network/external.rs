@@ -1,6 +1,5 @@
 //! Services at addresses that clients outside use: node ports, load balancers, external IPs.
 
-use std::io;
 use std::net::SocketAddr;
 
 use xtask::lab::client::{Answer, Connection, Datagrams};
@@ -242,8 +241,10 @@ fn a_node_port_without_endpoints_is_refused() {
             refused.is_some()
         });
         let error = refused.unwrap();
-        let cause = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        assert_eq!(Some(io::ErrorKind::ConnectionRefused), cause, "{error:#}");
+        assert!(
+            format!("{error:#}").contains("Connection refused"),
+            "{error:#}"
+        );
     }
     scene.world.assert_unnoticed(&[&scene.service]);
 }
