@@ -14,11 +14,13 @@ pub mod connect;
 pub mod direct;
 pub mod egress;
 pub mod flow;
+pub mod frontend;
 pub mod header;
 pub mod ingress;
 pub mod lifetime;
 #[cfg(any(test, feature = "host"))]
 pub mod memory;
+pub mod miss;
 pub mod note;
 pub mod open;
 pub mod origin;

@@ -2,7 +2,7 @@
 //! there is a packet.
 
 use super::choose::choose_for;
-use super::ingress::whole_for;
+use super::frontend::whole_for;
 use super::tables::Tables;
 use super::verdict::Step;
 use super::work::Work;

@@ -1,26 +1,21 @@
 //! Packets that come in: towards a Service, or back from an endpoint to itself.
 
 use super::bridge::{Seat, is_passing_by, steer};
-use super::choose::{is_kept_out, nowhere};
 use super::direct::{self, open_direct};
 use super::flow::destination_of;
+use super::frontend::frontend_for;
 use super::header::{Network, Transport, Wire};
 use super::lifetime::{self, is_stale};
 use super::note::{Event, Sender, is_quiet};
 use super::open::{is_current, is_spent, open};
-use super::origin::origin_of;
 use super::packet::Packet;
 use super::rewrite::{Place, Side, rewrite};
 use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{
-    Counter, Family, FlowFlags, FlowState, Frontend, FrontendFlags, Hook, Hop, Kind, Origin, Tier,
-    V4, V6, trace_of,
-};
-use crate::net::tcp::Flags;
-use crate::net::{Port, Proto, eth};
+use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, V4, V6};
+use crate::net::{Port, eth};
 use bytemuck::Zeroable as _;
 
 /// Handles a packet that came in, its network header at `network` bytes.
@@ -318,138 +313,4 @@ pub fn renew<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     } else {
         Step::OPEN
     }
-}
-
-/// A packet of no known flow.
-#[inline(always)]
-pub fn miss<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let event = work.event;
-    // A flow on its way between the tiers was in neither place when it was looked for.
-    if let Some(flow) = tables.flow(Tier::Established, &work.key) {
-        if flow.state().marks.kind() == Kind::OWN {
-            return Step::PASS;
-        }
-        work.goes_by(flow);
-        return Step::REWRITE;
-    }
-    work.replaces = false;
-    let Some(frontend) = frontend_for(tables, work) else {
-        return no_frontend(tables, work);
-    };
-    let is_own = frontend.flags.has(FrontendFlags::OWN_ADDRESS);
-    if is_own {
-        let step = tables.part(Part::Arrives, work);
-        if step != Step::NONE {
-            return step;
-        }
-    }
-    if event.proto.connects() && !event.flags.opens() {
-        if tables.part(Part::RepairForward, work) == Step::REWRITE {
-            return Step::REWRITE;
-        }
-        if is_own {
-            return tables.part(Part::GoesOn, work);
-        }
-        if !is_middle(&event) {
-            return Step::drop(Counter::DropInvalid);
-        }
-        if !tables.is_tcp_loose() {
-            return Step::drop(Counter::DropMidFlow);
-        }
-        tables.count(Counter::Loose);
-    }
-    if !event.proto.connects()
-        && is_searched(tables, work)
-        && tables.part(Part::RepairForward, work) == Step::REWRITE
-    {
-        return Step::REWRITE;
-    }
-    Step::OPEN
-}
-
-/// Whether a datagram of no known flow may belong to one that has lost its client's half.
-#[inline(always)]
-fn is_searched<F: Family, T: Tables<F>>(tables: &T, work: &Work<F>) -> bool {
-    let key = &work.key;
-    let trace = trace_of(
-        (key.src(), key.dst()),
-        (key.sport(), key.dport()),
-        key.proto(),
-    );
-    direct::is_fresh(tables.trace(trace), work.event.now, lifetime::UDP_REPLIED)
-}
-
-/// Whether a packet that does not open a connection may begin a flow as one of its middle. Of what
-/// it does not know, conntrack calls all INVALID but a plain ACK of TCP.
-#[inline(always)]
-const fn is_middle(event: &Event) -> bool {
-    let sync = Flags::SYN.with(Flags::RST).with(Flags::FIN);
-    matches!(event.proto, Proto::TCP) && !event.flags.any(sync) && event.flags.any(Flags::ACK)
-}
-
-/// The frontend that a packet is for, unless packets of its origin are not to notice it.
-#[inline(always)]
-pub(super) fn frontend_for<F: Family, T: Tables<F>>(
-    tables: &T,
-    work: &Work<F>,
-) -> Option<Frontend> {
-    let frontend = tables.frontend(&work.frontend_key())?;
-    // Most have endpoints for everybody; of those it does not matter who asks.
-    let is_empty = frontend.inside.count() == 0 || frontend.outside.count() == 0;
-    let is_unnoticed = is_empty
-        && frontend.passes(origin_of(tables, work))
-        && !is_kept_out(tables, work, &frontend);
-    (!is_unnoticed).then_some(frontend)
-}
-
-/// A packet for an address of Services, but for none of them: nothing to say if it is none of our
-/// business.
-#[inline(always)]
-pub fn whole<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let origin = origin_of(tables, work);
-    whole_for(tables, work, origin)
-}
-
-/// The same for a packet of this origin.
-#[inline(always)]
-pub(super) fn whole_for<F: Family, T: Tables<F>>(
-    tables: &T,
-    work: &Work<F>,
-    origin: Origin,
-) -> Step {
-    let key = F::frontend_key(work.key.dst(), Port::zeroed(), Proto::ANY);
-    let Some(frontend) = tables.frontend(&key) else {
-        return Step::NONE;
-    };
-    let step = nowhere(frontend.flags.empty(origin));
-    if step == Step::PASS { Step::NONE } else { step }
-}
-
-/// A packet for an address and port where there is no Service.
-#[inline(always)]
-fn no_frontend<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    let key = &work.key;
-    if tables.may_be_endpoint(key.dst())
-        && tables.may_be_served(key.dst(), key.dport(), key.proto())
-    {
-        let goes_on = work.event.proto.connects() && !work.event.flags.opens();
-        return if goes_on { Step::PASS } else { Step::DIRECT };
-    }
-    if tables.may_be_frontend(key.dst()) {
-        if tables.part(Part::RepairHairpin, work) == Step::REWRITE {
-            return Step::REWRITE;
-        }
-        let event = &work.event;
-        let begins = !event.proto.connects()
-            || event.flags.opens()
-            || (is_middle(event) && tables.is_tcp_loose());
-        if begins {
-            let step = tables.part(Part::Whole, work);
-            if step != Step::NONE {
-                return step;
-            }
-        }
-        tables.count(Counter::PassNoFrontend);
-    }
-    Step::PASS
 }

@@ -158,7 +158,7 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
 ///
 /// The new entry is there before the old one goes, and lookups ask the established tier first:
 /// no packet finds neither, except one that looked between the two and asks again
-/// ([`super::ingress::miss`]).
+/// ([`super::miss::miss`]).
 #[inline(always)]
 pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let (path, past, kind) = (&work.path, work.past, work.kind);

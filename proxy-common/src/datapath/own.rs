@@ -8,7 +8,7 @@
 //! connection that nobody knows may be such an answer, too.
 
 use super::direct::{bits, said};
-use super::ingress::frontend_for;
+use super::frontend::frontend_for;
 use super::lifetime::{is_over, is_stale};
 use super::tables::{Insert, Past, Tables, Touch, find};
 use super::verdict::Step;

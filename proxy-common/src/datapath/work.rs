@@ -10,7 +10,7 @@ use super::note::{Event, Sender};
 use super::rewrite::Change;
 use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
-use super::{choose, claim, direct, ingress, note, open, own, repair};
+use super::{choose, claim, direct, frontend, ingress, miss, note, open, own, repair};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{EndpointFlags, EndpointSet, Family, FlowFlags, Hop, Kind, Tier};
 use crate::net::Proto;
@@ -74,9 +74,9 @@ pub trait Room<F: Family> {
 /// The parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A packet of no known flow came in: [`ingress::miss`].
+    /// A packet of no known flow came in: [`miss::miss`].
     Miss,
-    /// A packet is for an address of Services and none of these: [`ingress::whole`].
+    /// A packet is for an address of Services and none of these: [`frontend::whole`].
     Whole,
     /// A known flow may choose again: [`ingress::renew`].
     Renew,
@@ -122,8 +122,8 @@ pub enum Part {
 #[inline(always)]
 pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<F>) -> Step {
     match part {
-        Part::Miss => ingress::miss(tables, work),
-        Part::Whole => ingress::whole(tables, work),
+        Part::Miss => miss::miss(tables, work),
+        Part::Whole => frontend::whole(tables, work),
         Part::Renew => ingress::renew(tables, work),
         Part::Note => note::note(tables, work),
         Part::RepairReply => repair::repair_reply(tables, work),
