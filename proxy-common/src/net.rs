@@ -2,6 +2,7 @@
 
 pub mod addr;
 pub mod eth;
+pub mod fragment;
 pub mod ipv4;
 pub mod ipv6;
 pub mod sctp;
@@ -10,3 +11,4 @@ pub mod udp;
 
 pub use addr::{Address, Ip4, Ip6, Port, Proto};
 pub use eth::Mac;
+pub use fragment::Piece;

@@ -12,6 +12,8 @@ mod crc;
 #[cfg(target_arch = "bpf")]
 mod draw;
 #[cfg(target_arch = "bpf")]
+mod extension;
+#[cfg(target_arch = "bpf")]
 mod global;
 #[cfg(target_arch = "bpf")]
 mod maps;

@@ -14,10 +14,11 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::programs::TcContext;
 use bytemuck::Pod;
 use proxy_common::datapath::Packet;
+use proxy_common::datapath::extension::Chain;
 use proxy_common::datapath::packet::{NextHop, Route};
-use proxy_common::net::{Address, Ip4, Ip6, Mac, Port};
+use proxy_common::net::{Address, Ip4, Ip6, Mac, Port, Proto};
 
-use crate::{crc, scratch};
+use crate::{crc, extension, scratch};
 
 /// `pkt_type` of a frame that is addressed to somebody else.
 const OTHER_HOST: u32 = 3;
@@ -28,6 +29,7 @@ const AF_INET6: u8 = 10;
 /// Negative results of a helper.
 const ERRORS: u32 = 1 << 31;
 
+const RECOMPUTE_SUM: u64 = 1;
 const INVALIDATE_HASH: u64 = 1 << 1;
 const PSEUDO_HEADER: u64 = 1 << 4;
 /// Zero means "no checksum" and stays; a computed zero becomes 0xffff.
@@ -82,6 +84,15 @@ impl SkbPacket {
         // SAFETY: `params` is `len` bytes long.
         let result = unsafe { lookup(self.skb.cast(), params, len, 0) };
         result as u32
+    }
+
+    #[inline(always)]
+    fn write<T: Pod>(&mut self, offset: usize, value: T, flags: u64) -> Option<()> {
+        let len = size_of::<T>() as u32;
+        let (at, from) = (offset as u32, from_ref(&value).cast());
+        // SAFETY: `value` is `len` bytes long; the helper checks the offset itself.
+        let result = unsafe { bpf_skb_store_bytes(self.skb, at, from, len, flags) };
+        (result == 0).then_some(())
     }
 
     #[inline(always)]
@@ -194,18 +205,12 @@ impl Packet for SkbPacket {
 
     #[inline(always)]
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
-        let len = size_of::<T>() as u32;
-        // SAFETY: `value` is `len` bytes long; the helper checks the offset itself.
-        let result = unsafe {
-            bpf_skb_store_bytes(
-                self.skb,
-                offset as u32,
-                from_ref(&value).cast(),
-                len,
-                INVALIDATE_HASH,
-            )
-        };
-        (result == 0).then_some(())
+        self.write(offset, value, INVALIDATE_HASH)
+    }
+
+    #[inline(always)]
+    fn store_summed<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
+        self.write(offset, value, INVALIDATE_HASH | RECOMPUTE_SUM)
     }
 
     #[inline(always)]
@@ -246,6 +251,11 @@ impl Packet for SkbPacket {
     ) -> Option<()> {
         let flags = 2 | optional_flag(optional);
         self.fix_l4(offset, from.wire().into(), to.wire().into(), flags)
+    }
+
+    #[inline(always)]
+    fn pass_over(&self, from: usize, next: Proto) -> Chain {
+        Chain::of_word(extension::pass_over(self.skb, from as u32, next.0.into()))
     }
 
     #[inline(always)]

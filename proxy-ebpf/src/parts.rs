@@ -52,6 +52,8 @@ parts!(
     direct "direct4" Direct,
     note_direct "note_direct4" NoteDirect,
     note_half "note_half4" NoteHalf,
+    note_fragment "note_fragment4" NoteFragment,
+    recall_fragment "recall_fragment4" RecallFragment,
 );
 parts!(
     v6, V6,
@@ -76,4 +78,6 @@ parts!(
     direct "direct6" Direct,
     note_direct "note_direct6" NoteDirect,
     note_half "note_half6" NoteHalf,
+    note_fragment "note_fragment6" NoteFragment,
+    recall_fragment "recall_fragment6" RecallFragment,
 );

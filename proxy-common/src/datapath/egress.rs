@@ -2,20 +2,21 @@
 
 use super::direct;
 use super::flow::source_of;
-use super::header::{Transport, Wire};
+use super::fragment;
+use super::header::{Network, Transport, Wire};
 use super::ingress::drop;
 use super::lifetime;
 use super::note::{Event, Sender, is_quiet};
 use super::own::note_leaving;
 use super::packet::Packet;
-use super::rewrite::{Side, rewrite};
+use super::rewrite::{Side, rewrite, rewrite_address};
 use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{Counter, Family, FlowState, Hook, Kind, Tier, V4, V6};
-use crate::net::eth;
 use crate::net::tcp::Flags;
+use crate::net::{Piece, eth};
 
 /// Handles a packet that is about to leave, its network header at `network` bytes.
 #[inline(always)]
@@ -48,9 +49,8 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     if !tables.may_be_endpoint(network.src) {
         return Verdict::Pass;
     }
-    if network.is_fragment {
-        tables.count(Counter::PassFragment);
-        return Verdict::Pass;
+    if network.piece == Piece::Later {
+        return later(packet, tables, room, &network);
     }
     // Unlike at ingress, other protocols of an endpoint's address are nothing remarkable.
     let Some(transport) = Transport::read(packet, &network) else {
@@ -61,6 +61,9 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     if !tables.may_be_served(network.src, transport.sport, network.proto)
         && network.src != network.dst
     {
+        if network.piece == Piece::First {
+            unnoticed(packet, tables, room, &network);
+        }
         return Verdict::Pass;
     }
     let Some(work) = room.work() else {
@@ -74,13 +77,58 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     );
     work.device = packet.device();
     work.event = Event::new(Sender::Endpoint, &transport, tables.now());
-    if decide(tables, work) != Step::REWRITE {
+    fragment::meet(packet, work, &network, (Hook::EGRESS, true));
+    let mut step = decide(tables, work);
+    if work.piece == Piece::First {
+        step = fragment::begin(tables, work, step);
+        if let Some(reason) = step.dropped() {
+            return drop(tables, reason);
+        }
+    }
+    if step != Step::REWRITE {
         return Verdict::Pass;
     }
     let place = network.place(&transport);
     match rewrite::<F, P>(packet, &place, &work.key, Side::Source, &work.change) {
         Some(()) => Verdict::Rewritten,
         None => drop(tables, Counter::DropRewrite),
+    }
+}
+
+/// A fragment that is not its datagram's first.
+#[inline(always)]
+fn later<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
+    packet: &mut P,
+    tables: &mut T,
+    room: &mut R,
+    network: &Network<F>,
+) -> Verdict {
+    let Some(work) = room.work() else {
+        return Verdict::Pass;
+    };
+    let step = fragment::follow(packet, tables, work, network, Hook::EGRESS);
+    if let Some(reason) = step.dropped() {
+        return drop(tables, reason);
+    }
+    if step != Step::REWRITE {
+        return Verdict::Pass;
+    }
+    match rewrite_address(packet, network, Side::Source, work.change.addr) {
+        Some(()) => Verdict::Rewritten,
+        None => drop(tables, Counter::DropRewrite),
+    }
+}
+
+/// The first fragment of a datagram that is no Service's.
+#[inline(always)]
+fn unnoticed<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
+    packet: &P,
+    tables: &mut T,
+    room: &mut R,
+    network: &Network<F>,
+) {
+    if let Some(work) = room.work() {
+        fragment::forget(packet, tables, work, network, Hook::EGRESS);
     }
 }
 

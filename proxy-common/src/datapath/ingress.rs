@@ -3,19 +3,20 @@
 use super::bridge::{Seat, is_passing_by, steer};
 use super::direct::{self, open_direct};
 use super::flow::destination_of;
+use super::fragment;
 use super::frontend::frontend_for;
 use super::header::{Network, Transport, Wire};
 use super::lifetime::{self, is_stale};
 use super::note::{Event, Sender, is_quiet};
 use super::open::{is_current, is_spent, open};
 use super::packet::Packet;
-use super::rewrite::{Place, Side, rewrite};
+use super::rewrite::{Place, Side, rewrite, rewrite_address};
 use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, V4, V6};
-use crate::net::{Port, eth};
+use crate::net::{Piece, Port, eth};
 use bytemuck::Zeroable as _;
 
 /// Handles a packet that came in, its network header at `network` bytes.
@@ -86,8 +87,8 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     if is_passing_by(seat, packet, tables) {
         return Verdict::Pass;
     }
-    if network.is_fragment {
-        return untranslated(tables, is_service, Counter::PassFragment);
+    if network.piece == Piece::Later {
+        return later(packet, tables, room, &network, (seat, is_service));
     }
     let Some(work) = room.work() else {
         return Verdict::Pass;
@@ -106,11 +107,60 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     );
     work.event = Event::new(Sender::Client, &transport, tables.now());
     work.device = packet.device();
-    let step = decide(tables, work, seat);
+    fragment::meet(packet, work, &network, (Hook::INGRESS, is_service));
+    let mut step = decide(tables, work, seat);
     if seat.is_port() && step == Step::REWRITE && steer(packet, tables, work).is_none() {
         return drop(tables, Counter::DropRewrite);
     }
+    if work.piece == Piece::First {
+        if !seat.is_port() {
+            work.hop = Hop::UNKNOWN;
+        }
+        step = fragment::begin(tables, work, step);
+    }
     finish(packet, tables, work, &network.place(&transport), step)
+}
+
+/// A fragment that is not its datagram's first.
+#[inline(always)]
+fn later<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
+    packet: &mut P,
+    tables: &mut T,
+    room: &mut R,
+    network: &Network<F>,
+    (seat, is_service): (Seat, bool),
+) -> Verdict {
+    // Of what goes straight to an endpoint, only ports change.
+    if !is_service || !fragment::may_be_translated(network) {
+        return untranslated(tables, is_service, Counter::PassProtocol);
+    }
+    let Some(work) = room.work() else {
+        return Verdict::Pass;
+    };
+    let step = fragment::follow(packet, tables, work, network, Hook::INGRESS);
+    if step == Step::NONE {
+        return if fragment::is_for_service(tables, network.dst) {
+            drop(tables, Counter::DropFragment)
+        } else {
+            untranslated(tables, true, Counter::PassFragment)
+        };
+    }
+    if step != Step::REWRITE {
+        return undelivered(packet, tables, step);
+    }
+    if work.flags.has(FlowFlags::MASQUERADE) {
+        packet.mark(tables.masquerade_mark());
+    }
+    let crossed = match work.hop.mac() {
+        Some(mac) if seat.is_port() => packet.store(eth::DST, mac),
+        _ => Some(()),
+    };
+    let (side, to) = (Side::Destination, work.change.addr);
+    let rewritten = crossed.and_then(|()| rewrite_address(packet, network, side, to));
+    match rewritten {
+        Some(()) => Verdict::Rewritten,
+        None => drop(tables, Counter::DropRewrite),
+    }
 }
 
 /// Passes a packet that would be translated if it could be.
@@ -136,6 +186,9 @@ fn other_protocol<F: Wire, P: Packet, T: Tables<F>>(
     network: &Network<F>,
     is_service: bool,
 ) -> Verdict {
+    if is_service && network.is_cut_short() && fragment::is_for_service(tables, network.dst) {
+        return drop(tables, Counter::DropFragmentHead);
+    }
     if !is_service || !network.begins(packet) {
         return untranslated(tables, is_service, Counter::PassProtocol);
     }

@@ -1,6 +1,6 @@
 //! Other addresses and ports for a packet.
 
-use super::header::{Checksum, Wire};
+use super::header::{Checksum, Network, Wire};
 use super::packet::Packet;
 use crate::abi::flow::FlowKey as _;
 use crate::net::Port;
@@ -53,7 +53,7 @@ pub fn rewrite<F: Wire, P: Packet>(
         Side::Destination => (place.network + F::DST, key.dst()),
     };
     F::fix_checksums(packet, place.network, place.checksum, from, change.addr)?;
-    packet.store(offset, change.addr)?;
+    F::store_address(packet, offset, change.addr)?;
     port(
         packet,
         place.transport,
@@ -73,6 +73,22 @@ pub fn rewrite<F: Wire, P: Packet>(
         return fix_crc(packet, place, before, (change.sport, change.dport));
     }
     Some(())
+}
+
+/// Replaces an address of a packet without a transport header; `None` if the kernel refused, as
+/// above.
+#[inline(always)]
+pub fn rewrite_address<F: Wire, P: Packet>(
+    packet: &mut P,
+    network: &Network<F>,
+    side: Side,
+    to: F::Addr,
+) -> Option<()> {
+    let (offset, from) = match side {
+        Side::Source => (F::SRC, network.src),
+        Side::Destination => (F::DST, network.dst),
+    };
+    F::replace_address(packet, network.offset, network.offset + offset, from, to)
 }
 
 /// Corrects the checksum of an SCTP packet for changed ports, source first.

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{Ip6, Proto};
+use super::{Ip6, Piece, Proto};
 
 /// The fixed IPv6 header; multi-byte fields in network order.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -30,6 +30,31 @@ pub const LEN: usize = 40;
 pub const SRC: usize = 8;
 /// Offset of the destination address in the header, in bytes.
 pub const DST: usize = 24;
+
+/// A fragment header (RFC 8200, 4.5); multi-byte fields in network order.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct FragmentHeader {
+    /// Protocol of what the datagram is made of.
+    pub next: Proto,
+    /// Zero.
+    pub reserved: u8,
+    /// Offset in bytes, whose low three bits are flags.
+    pub offset: u16,
+    /// Identification, shared by the fragments of one datagram.
+    pub id: u32,
+}
+
+const _: () = assert!(size_of::<FragmentHeader>() == 8);
+
+impl FragmentHeader {
+    /// Which piece of a datagram follows.
+    #[inline(always)]
+    pub const fn piece(&self) -> Piece {
+        let field = u16::from_be(self.offset);
+        Piece::at(field & !7, field & 1 != 0)
+    }
+}
 
 /// Whether an extension header follows, and the payload only after it (IANA, IPv6 Extension Header
 /// Types), or nothing at all.

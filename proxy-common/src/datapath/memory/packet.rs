@@ -180,6 +180,10 @@ impl Packet for MemoryPacket {
         Some(())
     }
 
+    fn store_summed<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
+        self.store(offset, value)
+    }
+
     fn fix_header_checksum(&mut self, offset: usize, from: Ip4, to: Ip4) -> Option<()> {
         let diff = difference(&[bytemuck::cast(from)], &[bytemuck::cast(to)]);
         self.fix_checksum(offset, false, diff)
