@@ -13,12 +13,14 @@
 
 mod network {
     mod accepts;
+    mod affinity;
     mod bridge;
     mod changes;
     mod churn;
     mod cleanup;
     mod clsact;
     mod control;
+    mod detectors;
     mod devices;
     mod direct;
     mod distribution;
@@ -29,6 +31,7 @@ mod network {
     mod kill_points;
     mod lab;
     mod late_attach;
+    mod local_policies;
     mod looking;
     mod marks;
     mod matrix;
@@ -36,13 +39,19 @@ mod network {
     mod neighbours;
     mod netfilter;
     mod nftables;
+    mod node_local_dns;
+    mod nowhere;
     mod order;
     mod paths;
     mod pinned;
+    mod port_clash;
     mod restart;
     mod reuse;
     mod scale;
+    mod scene;
     mod sharing;
+    mod silence;
+    mod source_ranges;
     mod traffic;
     mod tunnel;
     mod verdicts;
