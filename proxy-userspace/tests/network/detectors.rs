@@ -19,11 +19,11 @@ fn expect(config: &str, outsider: Seen, pod: Seen) {
     } else {
         Scene::with_endpoint_on(1, config, |service| service)
     };
-    let Some(mut scene) = scene else {
+    let Some(scene) = scene else {
         return;
     };
     let expected = scene.service.endpoints.len();
-    let client = scene.world.lab.pod(1).unwrap();
+    let client = scene.client.clone();
     for family in Family::ALL {
         for (client, seen) in [(&scene.outside(), outsider), (&client, pod)] {
             for answers in answers(client, scene.service.target(family)) {

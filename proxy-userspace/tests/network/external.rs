@@ -55,10 +55,10 @@ fn with_the_local_policy_a_node_port_leads_to_the_nodes_own_endpoints_and_they_s
 
 #[test]
 fn a_pod_reaches_the_node_port_of_its_own_node() {
-    let Some(mut scene) = scene("Cluster") else {
+    let Some(scene) = scene("Cluster") else {
         return;
     };
-    let client = scene.world.lab.pod(1).unwrap();
+    let client = scene.client.clone();
     let all: Vec<_> = scene.pods.iter().map(|pod| pod.name.as_str()).collect();
     for family in Family::ALL {
         for answers in answers(&client, scene.door(1, family)) {
@@ -153,7 +153,7 @@ fn load_balancer_addresses_and_external_ips_lead_as_the_external_policy_says() {
 // B081, B153
 #[test]
 fn a_node_port_without_endpoints_is_refused() {
-    let Some(mut scene) = scene("Cluster") else {
+    let Some(scene) = scene("Cluster") else {
         return;
     };
     // The kernel counts the redirects that it has sent to a client against its ICMP errors, and it
@@ -162,10 +162,7 @@ fn a_node_port_without_endpoints_is_refused() {
     let limits = ["ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"];
     node.set(&limits.map(|name| (name.to_owned(), "0")))
         .unwrap();
-    let clients = [
-        scene.world.lab.outside().clone(),
-        scene.world.lab.pod(1).unwrap(),
-    ];
+    let clients = [scene.world.lab.outside().clone(), scene.client.clone()];
     for family in Family::ALL {
         let target = scene.door(1, family);
         drop(answers(&clients[0], target));

@@ -34,7 +34,7 @@ fn doors(scene: &Scene) -> Vec<SocketAddr> {
 
 #[test]
 fn an_outsider_is_dropped_where_the_node_has_no_endpoint_and_the_policy_is_local() {
-    let Some(mut scene) = Scene::with_endpoint_on(2, "", at_all_addresses) else {
+    let Some(scene) = Scene::with_endpoint_on(2, "", at_all_addresses) else {
         return;
     };
     let node = scene.world.lab.node(1);
@@ -42,7 +42,7 @@ fn an_outsider_is_dropped_where_the_node_has_no_endpoint_and_the_policy_is_local
     assert_dropped(&node, counter, &[&scene.outside()], &doors(&scene));
     scene.assert_unused();
     // The cluster IP is none of this policy's business.
-    let client = scene.world.lab.pod(1).unwrap();
+    let client = scene.client.clone();
     for family in Family::ALL {
         for answers in answers(&client, scene.service.target(family)) {
             assert_eq!([scene.pods[1].name.as_str()], *names(&answers));
@@ -56,7 +56,7 @@ fn a_pod_is_not_confined_by_the_external_policy_and_is_seen_as_itself() {
     let Some(mut scene) = Scene::new(CLUSTER_CIDR, at_all_addresses) else {
         return;
     };
-    let client = scene.world.lab.pod(1).unwrap();
+    let client = scene.client.clone();
     for target in doors(&scene) {
         for answers in answers(&client, target) {
             assert_eq!(scene.all(), names(&answers), "{target}");
@@ -85,10 +85,10 @@ fn a_pod_is_not_confined_by_the_external_policy_and_is_seen_as_itself() {
 // Without a detector nobody can tell who is a pod.
 #[test]
 fn a_pod_is_an_outsider_where_nothing_detects_pods() {
-    let Some(mut scene) = Scene::with_endpoint_on(2, "", at_all_addresses) else {
+    let Some(scene) = Scene::with_endpoint_on(2, "", at_all_addresses) else {
         return;
     };
-    let client = scene.world.lab.pod(1).unwrap();
+    let client = scene.client.clone();
     let node = scene.world.lab.node(1);
     assert_dropped(&node, Counter::DropNoEndpoint, &[&client], &doors(&scene));
     scene.assert_unused();
@@ -98,13 +98,13 @@ fn a_pod_is_an_outsider_where_nothing_detects_pods() {
 #[test]
 fn the_internal_policy_confines_everybody_at_the_cluster_ip_and_nobody_elsewhere() {
     for config in ["", CLUSTER_CIDR] {
-        let Some(mut scene) = Scene::new(config, |service| {
+        let Some(scene) = Scene::new(config, |service| {
             let service = service.at_node_port(NODE_PORT).balanced(20);
             service.specified(INTERNALLY_LOCAL)
         }) else {
             return;
         };
-        let client = scene.world.lab.pod(1).unwrap();
+        let client = scene.client.clone();
         for family in Family::ALL {
             for client in [&client, &scene.outside()] {
                 for answers in answers(client, scene.service.target(family)) {
@@ -129,7 +129,7 @@ fn the_internal_policy_drops_where_the_node_has_no_endpoint() {
     }) else {
         return;
     };
-    let client = scene.world.lab.pod(1).unwrap();
+    let client = scene.client.clone();
     let neighbour = scene.world.lab.pod(2).unwrap();
     let node = scene.world.lab.node(1);
     let targets = Family::ALL.map(|family| scene.service.target(family));

@@ -16,7 +16,7 @@ use super::world::wait_until;
 fn what_nobody_serves_is_refused_at_every_address() {
     for (mode, policy) in [("iptables", "Local"), ("nftables", "Cluster")] {
         let external = Addresses::service(21);
-        let Some(mut scene) = Scene::new(&format!("mode: {mode}"), |mut service| {
+        let Some(scene) = Scene::new(&format!("mode: {mode}"), |mut service| {
             service.endpoints.clear();
             let external = format!("externalIPs: [\"{}\", \"{}\"]", external.v4, external.v6);
             let policies = ["internal", "external"];
@@ -28,13 +28,7 @@ fn what_nobody_serves_is_refused_at_every_address() {
             return;
         };
         without_limits(&scene.world.lab.node(1));
-        let clients = [scene.world.lab.pod(1).unwrap(), scene.outside()];
-        // The first of a pod's packets may meet a device that nothing is attached to.
-        scene
-            .world
-            .wait_for_device(&super::world::device_of(&clients[0]), |device| {
-                device["state"] == "attached"
-            });
+        let clients = [scene.client.clone(), scene.outside()];
         let balancer = Addresses::service(20);
         let targets = Family::ALL.map(|family| {
             let vips = [balancer, external].map(|own| SocketAddr::new(own.of(family), 80));
@@ -60,11 +54,11 @@ fn what_nobody_serves_is_refused_at_every_address() {
 // B153
 #[test]
 fn a_service_that_has_lost_all_endpoints_is_refused_at_once() {
-    let Some(mut scene) = Scene::new("", |service| service) else {
+    let Some(scene) = Scene::new("", |service| service) else {
         return;
     };
     without_limits(&scene.world.lab.node(1));
-    let client = scene.world.lab.pod(1).unwrap();
+    let client = scene.client.clone();
     let full = scene.service.clone();
     let mut empty = full.clone();
     empty.endpoints.clear();

@@ -99,6 +99,22 @@ impl Live {
         age(&mut self.0.v6.affinity, seconds);
     }
 
+    /// Takes a frontend out of the tables; whether there was one.
+    pub(super) fn take_away(&mut self, at: SocketAddr, proto: Proto) -> bool {
+        let port = Port::new(at.port());
+        let removed = match at.ip() {
+            IpAddr::V4(addr) => {
+                let key = V4::frontend_key(addr.into(), port, proto);
+                self.0.v4.frontends.remove(&key)
+            }
+            IpAddr::V6(addr) => {
+                let key = V6::frontend_key(addr.into(), port, proto);
+                self.0.v6.frontends.remove(&key)
+            }
+        };
+        removed.unwrap()
+    }
+
     /// The endpoints that new flows to a frontend are drawn from; nothing where they are being
     /// changed.
     pub(super) fn endpoints(&self, at: SocketAddr, proto: Proto) -> Option<BTreeSet<IpAddr>> {

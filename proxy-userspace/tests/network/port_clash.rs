@@ -75,7 +75,7 @@ const HITS: usize = 2;
 
 #[test]
 fn what_a_cni_masquerades_to_a_node_port_gets_its_answers() {
-    let Some(mut scene) = Scene::new("", |service| service.at_node_port(NODE_PORT)) else {
+    let Some(scene) = Scene::new("", |service| service.at_node_port(NODE_PORT)) else {
         return;
     };
     let outside = scene.outside();
@@ -93,7 +93,7 @@ fn what_a_cni_masquerades_to_a_node_port_gets_its_answers() {
 "
         ),
     );
-    let client = scene.world.lab.pod(1).unwrap();
+    let client = scene.client.clone();
     for family in Family::ALL {
         let target: SocketAddr = (outside.addresses.of(family), 8080).into();
         let seen = scene.door(1, family);

@@ -21,7 +21,7 @@ fn balancer(family: Family) -> SocketAddr {
 fn source_ranges_keep_everybody_else_from_the_load_balancer_and_from_nothing_more() {
     for policy in ["Cluster", "Local"] {
         let external = Addresses::service(21);
-        let Some(mut scene) = Scene::new(CLUSTER_CIDR, |service| {
+        let Some(scene) = Scene::new(CLUSTER_CIDR, |service| {
             let policy = format!("externalTrafficPolicy: {policy}");
             let external = format!("externalIPs: [\"{}\", \"{}\"]", external.v4, external.v6);
             let ranges = "loadBalancerSourceRanges: [192.0.2.100/32, \"2001:db8::64/128\"]";
@@ -33,7 +33,7 @@ fn source_ranges_keep_everybody_else_from_the_load_balancer_and_from_nothing_mor
         }) else {
             return;
         };
-        let client = scene.world.lab.pod(1).unwrap();
+        let client = scene.client.clone();
         for family in Family::ALL {
             for answers in answers(&scene.outside(), balancer(family)) {
                 let seen = names(&answers).len();
@@ -64,7 +64,7 @@ fn source_ranges_of_one_family_leave_the_other_open_and_follow_changes() {
     }) else {
         return;
     };
-    let [pod, outside] = [scene.world.lab.pod(1).unwrap(), scene.outside()];
+    let [pod, outside] = [scene.client.clone(), scene.outside()];
     let node = scene.world.lab.node(1);
     let kept_out = |client, family| {
         let counter = Counter::DropSourceRange;
