@@ -31,8 +31,10 @@ mod network {
     mod external_conflicts;
     mod flips;
     mod foreign;
+    mod fragments;
     mod kill_points;
     mod lab;
+    mod large;
     mod late_attach;
     mod local_policies;
     mod looking;

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_reuseaddr, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, connect_unspec, socket_with};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, connect_unspec, socket_with,
+};
 
 use super::Host;
 pub use super::wire::Answer;
-use super::wire::{PATIENCE, Payload, SAME};
+use super::wire::{LARGEST, PATIENCE, Payload, SAME};
 
 /// An open TCP connection to a [server](super::server::Server).
 #[derive(Debug)]
@@ -132,7 +134,7 @@ impl Datagrams {
     /// Sends a datagram and waits for its answer, which has to bring the content back.
     pub fn ask_with(&self, content: &[u8]) -> Result<Answer> {
         self.socket.send(content)?;
-        let mut reply = [0; 4096];
+        let mut reply = vec![0; LARGEST];
         let length = self
             .socket
             .recv(&mut reply)
