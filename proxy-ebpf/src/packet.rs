@@ -87,9 +87,9 @@ impl SkbPacket {
     }
 
     #[inline(always)]
-    fn write<T: Pod>(&mut self, offset: usize, value: T, flags: u64) -> Option<()> {
+    fn write<T: Pod>(&mut self, offset: usize, value: &T, flags: u64) -> Option<()> {
         let len = size_of::<T>() as u32;
-        let (at, from) = (offset as u32, from_ref(&value).cast());
+        let (at, from) = (offset as u32, from_ref(value).cast());
         // SAFETY: `value` is `len` bytes long; the helper checks the offset itself.
         let result = unsafe { bpf_skb_store_bytes(self.skb, at, from, len, flags) };
         (result == 0).then_some(())
@@ -205,11 +205,11 @@ impl Packet for SkbPacket {
 
     #[inline(always)]
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
-        self.write(offset, value, INVALIDATE_HASH)
+        self.write(offset, &value, INVALIDATE_HASH)
     }
 
     #[inline(always)]
-    fn store_summed<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
+    fn store_summed<T: Pod>(&mut self, offset: usize, value: &T) -> Option<()> {
         self.write(offset, value, INVALIDATE_HASH | RECOMPUTE_SUM)
     }
 

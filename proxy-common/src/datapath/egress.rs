@@ -113,7 +113,7 @@ fn later<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     if step != Step::REWRITE {
         return Verdict::Pass;
     }
-    match rewrite_address(packet, network, Side::Source, work.change.addr) {
+    match rewrite_address(packet, network, Side::Source, &work.change.addr) {
         Some(()) => Verdict::Rewritten,
         None => drop(tables, Counter::DropRewrite),
     }

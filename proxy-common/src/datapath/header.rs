@@ -93,11 +93,11 @@ pub trait Wire: Family {
         network: usize,
         offset: usize,
         from: Self::Addr,
-        to: Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()>;
 
     /// Writes an address for which [`Wire::fix_checksums`] has been called.
-    fn store_address<P: Packet>(packet: &mut P, offset: usize, to: Self::Addr) -> Option<()>;
+    fn store_address<P: Packet>(packet: &mut P, offset: usize, to: &Self::Addr) -> Option<()>;
 
     /// Corrects the header's and the payload's checksum for a changed address.
     fn fix_checksums<P: Packet>(
@@ -148,15 +148,15 @@ impl Wire for V4 {
         network: usize,
         offset: usize,
         from: Self::Addr,
-        to: Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()> {
-        packet.fix_header_checksum(network + ipv4::CHECK, from, to)?;
-        packet.store(offset, to)
+        packet.fix_header_checksum(network + ipv4::CHECK, from, *to)?;
+        packet.store(offset, *to)
     }
 
     #[inline(always)]
-    fn store_address<P: Packet>(packet: &mut P, offset: usize, to: Self::Addr) -> Option<()> {
-        packet.store(offset, to)
+    fn store_address<P: Packet>(packet: &mut P, offset: usize, to: &Self::Addr) -> Option<()> {
+        packet.store(offset, *to)
     }
 
     #[inline(always)]
@@ -226,13 +226,13 @@ impl Wire for V6 {
         _network: usize,
         offset: usize,
         _from: Self::Addr,
-        to: Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()> {
         packet.store_summed(offset, to)
     }
 
     #[inline(always)]
-    fn store_address<P: Packet>(packet: &mut P, offset: usize, to: Self::Addr) -> Option<()> {
+    fn store_address<P: Packet>(packet: &mut P, offset: usize, to: &Self::Addr) -> Option<()> {
         packet.store_summed(offset, to)
     }
 

@@ -155,7 +155,7 @@ fn later<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
         Some(mac) if seat.is_port() => packet.store(eth::DST, mac),
         _ => Some(()),
     };
-    let (side, to) = (Side::Destination, work.change.addr);
+    let (side, to) = (Side::Destination, &work.change.addr);
     let rewritten = crossed.and_then(|()| rewrite_address(packet, network, side, to));
     match rewritten {
         Some(()) => Verdict::Rewritten,

@@ -57,7 +57,9 @@ pub trait Packet {
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()>;
     /// Writes what no checksum of the network header balances, an IPv6 address: as [`Packet::store`]
     /// does, and what a device said of the sum of all bytes (`CHECKSUM_COMPLETE`) follows.
-    fn store_summed<T: Pod>(&mut self, offset: usize, value: T) -> Option<()>;
+    ///
+    /// From where it lies: a copy would take room on a stack that has none to spare.
+    fn store_summed<T: Pod>(&mut self, offset: usize, value: &T) -> Option<()>;
     /// Corrects the IPv4 header checksum at `offset` for a changed address.
     fn fix_header_checksum(&mut self, offset: usize, from: Ip4, to: Ip4) -> Option<()>;
     /// Corrects the transport checksum at `offset` for an IPv4 address that changed in the

@@ -53,7 +53,7 @@ pub fn rewrite<F: Wire, P: Packet>(
         Side::Destination => (place.network + F::DST, key.dst()),
     };
     F::fix_checksums(packet, place.network, place.checksum, from, change.addr)?;
-    F::store_address(packet, offset, change.addr)?;
+    F::store_address(packet, offset, &change.addr)?;
     port(
         packet,
         place.transport,
@@ -82,7 +82,7 @@ pub fn rewrite_address<F: Wire, P: Packet>(
     packet: &mut P,
     network: &Network<F>,
     side: Side,
-    to: F::Addr,
+    to: &F::Addr,
 ) -> Option<()> {
     let (offset, from) = match side {
         Side::Source => (F::SRC, network.src),

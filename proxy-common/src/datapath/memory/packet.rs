@@ -180,8 +180,8 @@ impl Packet for MemoryPacket {
         Some(())
     }
 
-    fn store_summed<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
-        self.store(offset, value)
+    fn store_summed<T: Pod>(&mut self, offset: usize, value: &T) -> Option<()> {
+        self.store(offset, *value)
     }
 
     fn fix_header_checksum(&mut self, offset: usize, from: Ip4, to: Ip4) -> Option<()> {
