@@ -4,12 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::client::Connection;
 use xtask::lab::manifest::Service;
 use xtask::lab::{Addresses, Family, Host};
 
 use super::marks::{refused, without_limits};
-use super::scene::{NODE_PORT, Scene};
+use super::scene::{NODE_PORT, Scene, new_flow};
 use super::world::{World, ip, wait_until};
 
 /// One more address of the node that is on the device of the others, from the range that is
@@ -61,7 +61,7 @@ fn a_node_port_is_at_every_address_that_comes_and_goes_and_the_others_stay() {
                 let mut count = 0;
                 while !stop.load(Ordering::Relaxed) {
                     Connection::open(outside, door).unwrap().reset().unwrap();
-                    Datagrams::open(outside, door).unwrap().ask().unwrap();
+                    new_flow(outside, door);
                     held.echo("still there?").unwrap();
                     count += 1;
                 }
@@ -74,7 +74,7 @@ fn a_node_port_is_at_every_address_that_comes_and_goes_and_the_others_stay() {
             let door = SocketAddr::new(more(family), NODE_PORT);
             wait_until("it is known", || is_known(family));
             Connection::open(&outside, door).unwrap().reset().unwrap();
-            Datagrams::open(&outside, door).unwrap().ask().unwrap();
+            new_flow(&outside, door);
             take_away(&node, family);
             wait_until("it is not known any more", || !is_known(family));
             assert!(!lanes.iter().any(thread::ScopedJoinHandle::is_finished));
@@ -126,7 +126,7 @@ fn a_node_port_is_at_the_configured_addresses_only() {
                 let door = SocketAddr::new(address, NODE_PORT);
                 if is_open {
                     Connection::open(outside, door).unwrap();
-                    Datagrams::open(outside, door).unwrap().ask().unwrap();
+                    new_flow(outside, door);
                 } else {
                     refused(outside, door);
                 }
