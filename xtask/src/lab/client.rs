@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_reuseaddr, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, connect_unspec, socket_with};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, connect_unspec, socket_with,
+};
 
 use super::Host;
 pub use super::wire::Answer;
