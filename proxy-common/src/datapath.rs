@@ -16,6 +16,7 @@ pub mod egress;
 pub mod flow;
 pub mod frontend;
 pub mod header;
+pub mod icmp;
 pub mod ingress;
 pub mod lifetime;
 #[cfg(any(test, feature = "host"))]
@@ -26,6 +27,7 @@ pub mod open;
 pub mod origin;
 pub mod own;
 pub mod packet;
+pub mod quote;
 pub mod repair;
 pub mod rewrite;
 pub mod sweep;

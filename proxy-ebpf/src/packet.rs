@@ -9,12 +9,13 @@ use aya_ebpf::bindings::{
 };
 use aya_ebpf::helpers::generated::{
     bpf_csum_diff, bpf_fib_lookup as lookup, bpf_l3_csum_replace, bpf_l4_csum_replace,
-    bpf_skb_pull_data, bpf_skb_store_bytes,
+    bpf_skb_load_bytes, bpf_skb_pull_data, bpf_skb_store_bytes,
 };
 use aya_ebpf::programs::TcContext;
 use bytemuck::Pod;
 use proxy_common::datapath::Packet;
 use proxy_common::datapath::packet::{NextHop, Route};
+use proxy_common::net::checksum::Difference;
 use proxy_common::net::{Address, Ip4, Ip6, Mac, Port};
 
 use crate::{crc, scratch};
@@ -193,6 +194,18 @@ impl Packet for SkbPacket {
     }
 
     #[inline(always)]
+    fn read<T: Pod>(&self, offset: usize) -> Option<T> {
+        let mut value = MaybeUninit::<T>::uninit();
+        let (to, len) = (value.as_mut_ptr().cast(), size_of::<T>() as u32);
+        // SAFETY: `value` is `len` bytes long; the helper checks the offset itself, and has written
+        // all of it if it returns 0.
+        unsafe {
+            let result = bpf_skb_load_bytes(self.skb.cast(), offset as u32, to, len);
+            (result == 0).then(|| value.assume_init())
+        }
+    }
+
+    #[inline(always)]
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
         let len = size_of::<T>() as u32;
         // SAFETY: `value` is `len` bytes long; the helper checks the offset itself.
@@ -206,6 +219,11 @@ impl Packet for SkbPacket {
             )
         };
         (result == 0).then_some(())
+    }
+
+    #[inline(always)]
+    fn fix_checksum(&mut self, offset: usize, difference: Difference) -> Option<()> {
+        self.fix_l4(offset, 0, difference.sum().into(), 0)
     }
 
     #[inline(always)]

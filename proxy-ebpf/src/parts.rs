@@ -52,6 +52,7 @@ parts!(
     direct "direct4" Direct,
     note_direct "note_direct4" NoteDirect,
     note_half "note_half4" NoteHalf,
+    quote "quote4" Quote,
 );
 parts!(
     v6, V6,
@@ -76,4 +77,5 @@ parts!(
     direct "direct6" Direct,
     note_direct "note_direct6" NoteDirect,
     note_half "note_half6" NoteHalf,
+    quote "quote6" Quote,
 );

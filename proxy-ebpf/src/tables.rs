@@ -323,6 +323,7 @@ macro_rules! tables {
                     Part::Direct => parts::$parts::direct(),
                     Part::NoteDirect => parts::$parts::note_direct(),
                     Part::NoteHalf => parts::$parts::note_half(),
+                    Part::Quote => parts::$parts::quote(),
                 })
             }
 

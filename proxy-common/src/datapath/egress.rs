@@ -3,6 +3,7 @@
 use super::direct;
 use super::flow::source_of;
 use super::header::{Transport, Wire};
+use super::icmp;
 use super::ingress::drop;
 use super::lifetime;
 use super::note::{Event, Sender, is_quiet};
@@ -45,6 +46,14 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     let Some(network) = F::network(packet, offset) else {
         return Verdict::Pass;
     };
+    if network.proto == F::ICMP && !network.is_fragment {
+        // From anybody on the way to the endpoint, or the endpoint itself.
+        let Some(work) = room.work() else {
+            return Verdict::Pass;
+        };
+        return icmp::translate(packet, tables, work, &network, Hook::EGRESS)
+            .unwrap_or(Verdict::Pass);
+    }
     if !tables.may_be_endpoint(network.src) {
         return Verdict::Pass;
     }

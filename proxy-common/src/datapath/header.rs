@@ -1,6 +1,7 @@
 //! From bytes to a tuple: what the data path reads of a packet.
 
 use super::packet::{NextHop, Packet, Route};
+use super::quote::Quotes;
 use super::rewrite::Place;
 use crate::abi::{Family, V4, V6};
 use crate::net::ipv4::{self, Ipv4Header};
@@ -62,7 +63,7 @@ impl<F: Wire> Network<F> {
 }
 
 /// A family whose headers can be read and rewritten.
-pub trait Wire: Family {
+pub trait Wire: Quotes {
     /// Offset of the source address in the header.
     const SRC: usize;
     /// Offset of the destination address in the header.

@@ -5,6 +5,7 @@ use super::direct::{self, open_direct};
 use super::flow::destination_of;
 use super::frontend::frontend_for;
 use super::header::{Network, Transport, Wire};
+use super::icmp;
 use super::lifetime::{self, is_stale};
 use super::note::{Event, Sender, is_quiet};
 use super::open::{is_current, is_spent, open};
@@ -93,6 +94,9 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
         return Verdict::Pass;
     };
     let Some(transport) = Transport::read(packet, &network) else {
+        if let Some(verdict) = icmp::translate(packet, tables, work, &network, Hook::INGRESS) {
+            return cross(packet, tables, work, seat, verdict);
+        }
         return other_protocol(packet, tables, work, &network, is_service);
     };
     if !is_service && direct::is_no_concern(tables, &network, &transport, work) {
@@ -149,6 +153,25 @@ fn other_protocol<F: Wire, P: Packet, T: Tables<F>>(
         return untranslated(tables, true, Counter::PassProtocol);
     }
     undelivered(packet, tables, step)
+}
+
+/// Sends a translated ICMP error across the bridge if that is the way of its flow's packets.
+#[inline(always)]
+fn cross<F: Family, P: Packet, T: Tables<F>>(
+    packet: &mut P,
+    tables: &mut T,
+    work: &Work<F>,
+    seat: Seat,
+    verdict: Verdict,
+) -> Verdict {
+    let mac = work
+        .hop
+        .mac()
+        .filter(|_| seat.is_port() && verdict == Verdict::Rewritten);
+    match mac {
+        Some(mac) if packet.store(eth::DST, mac).is_none() => drop(tables, Counter::DropRewrite),
+        _ => verdict,
+    }
 }
 
 /// Does with a packet that goes to no endpoint what was decided.

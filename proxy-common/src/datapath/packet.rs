@@ -2,6 +2,7 @@
 
 use bytemuck::Pod;
 
+use crate::net::checksum::Difference;
 use crate::net::{Ip4, Ip6, Mac, Port, Proto, sctp};
 
 /// A way that is asked for: that of a packet which comes in by a device.
@@ -52,8 +53,12 @@ pub trait Packet {
     fn ready(&mut self, len: usize);
     /// The `T` at `offset`, if all of it is there.
     fn load<T: Pod>(&self, offset: usize) -> Option<T>;
+    /// The same wherever it is, without [`Packet::ready`]: slower, but for any `offset`.
+    fn read<T: Pod>(&self, offset: usize) -> Option<T>;
     /// Writes an address or a port; the flow hash of the packet is forgotten.
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()>;
+    /// Corrects the checksum at `offset` for data that changed, not for a pseudo header.
+    fn fix_checksum(&mut self, offset: usize, difference: Difference) -> Option<()>;
     /// Corrects the IPv4 header checksum at `offset` for a changed address.
     fn fix_header_checksum(&mut self, offset: usize, from: Ip4, to: Ip4) -> Option<()>;
     /// Corrects the transport checksum at `offset` for an IPv4 address that changed in the

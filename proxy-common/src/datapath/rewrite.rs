@@ -96,7 +96,7 @@ fn fix_crc<P: Packet>(
 
 /// The first four bytes of a header, as a little-endian number.
 #[inline(always)]
-const fn word((sport, dport): (Port, Port)) -> u32 {
+pub(super) const fn word((sport, dport): (Port, Port)) -> u32 {
     let [a, b] = sport.wire().to_ne_bytes();
     let [c, d] = dport.wire().to_ne_bytes();
     u32::from_le_bytes([a, b, c, d])

@@ -20,6 +20,7 @@ mod bridge;
 mod connect;
 mod direct;
 mod hairpin;
+mod icmp;
 mod lost;
 mod masquerade;
 mod open;

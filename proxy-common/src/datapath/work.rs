@@ -6,11 +6,12 @@
 //! effort nor the stack multiplies along the chain of calls.
 
 use super::flow::{Path, destination_of};
+use super::icmp::Sums;
 use super::note::{Event, Sender};
 use super::rewrite::Change;
 use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
-use super::{choose, claim, direct, frontend, ingress, miss, note, open, own, repair};
+use super::{choose, claim, direct, frontend, icmp, ingress, miss, note, open, own, repair};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{EndpointFlags, EndpointSet, Family, FlowFlags, Hop, Kind, Tier};
 use crate::net::Proto;
@@ -63,6 +64,8 @@ pub struct Work<F: Family> {
     pub moves: bool,
     /// Whether the client's half may be there already and is to be replaced.
     pub replaces: bool,
+    /// The checksums of the packet that an ICMP error quotes.
+    pub sums: Sums,
 }
 
 /// Where a packet's [`Work`] lies: on the stack, or in the kernel's per-CPU memory.
@@ -116,6 +119,8 @@ pub enum Part {
     NoteDirect,
     /// One half takes down the flow's new state: [`note::note_half`].
     NoteHalf,
+    /// An ICMP error quotes a packet, of which this is the reverse: [`icmp::quote`].
+    Quote,
 }
 
 /// Runs a part.
@@ -143,6 +148,7 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::Direct => direct::direct(tables, work),
         Part::NoteDirect => direct::note_direct(tables, work),
         Part::NoteHalf => note::note_half(tables, work),
+        Part::Quote => icmp::quote(tables, work),
     }
 }
 
@@ -184,6 +190,7 @@ impl<F: Family> Work<F> {
             kind: Kind::DNAT,
             moves: false,
             replaces: false,
+            sums: Sums::default(),
         }
     }
 

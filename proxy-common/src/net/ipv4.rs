@@ -57,4 +57,10 @@ impl Ipv4Header {
         // All but the reserved and the don't-fragment bit.
         u16::from_be(self.fragment) & 0x3fff != 0
     }
+
+    /// Whether this is a piece of a datagram other than the first: without a transport header.
+    #[inline(always)]
+    pub const fn is_later_fragment(&self) -> bool {
+        u16::from_be(self.fragment) & 0x1fff != 0
+    }
 }

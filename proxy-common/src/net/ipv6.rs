@@ -45,3 +45,29 @@ impl Ipv6Header {
         u32::from_be(self.version_class_label) >> 28 == 6
     }
 }
+
+/// What all extension headers begin with, and the offset of a fragment, in network order.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Extension {
+    /// Protocol of the next header.
+    pub next: Proto,
+    /// Length of this one, in a unit of its own.
+    pub len: u8,
+    /// In the header of a fragment its offset, in units of 8 bytes, and three bits of flags.
+    pub fragment: u16,
+}
+
+impl Extension {
+    /// Length in bytes of such a header of type `own`; `None` if what follows cannot be read, or is
+    /// a later piece of a datagram (RFC 8200, section 4; RFC 4302, section 2.2).
+    #[inline(always)]
+    pub const fn len(&self, own: Proto) -> Option<usize> {
+        match own.0 {
+            0 | 43 | 60 => Some((self.len as usize + 1) * 8),
+            44 if u16::from_be(self.fragment) & 0xfff8 == 0 => Some(8),
+            51 => Some((self.len as usize + 2) * 4),
+            _ => None,
+        }
+    }
+}

@@ -30,7 +30,7 @@ fn assert_served(client: &Host, service: &Service) {
 }
 
 /// Waits until the tables have exactly these endpoints, for both protocols and families.
-fn wait_for_endpoints(live: &Live, service: &Service) {
+pub(super) fn wait_for_endpoints(live: &Live, service: &Service) {
     wait_until("the tables have the endpoints of the slices", || {
         Family::ALL.into_iter().all(|family| {
             let expected: BTreeSet<IpAddr> = service
