@@ -1,10 +1,16 @@
-//! SCTP through Services, by packets of the test's own making: not every kernel has its sockets.
+//! SCTP through Services: by packets of the tests' own making, and by sockets where there are any.
 
-use std::net::IpAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
 
 use proxy_common::abi::Counter;
+use proxy_common::net::Proto;
 use proxy_common::net::sctp::crc32c;
-use rustix::net::ipproto;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketType, bind, connect, ipproto, listen, socket};
 use xtask::lab::manifest::Service;
 use xtask::lab::{Family, Host};
 
@@ -116,7 +122,7 @@ fn an_association_through_a_cluster_ip_keeps_its_addresses_and_checksums() {
         for family in Family::ALL {
             let target = service.target(family);
             wait_until("the endpoint is in the tables", || {
-                let all = live.endpoints(target, proxy_common::net::Proto::SCTP);
+                let all = live.endpoints(target, Proto::SCTP);
                 all.is_some_and(|all| all.contains(&endpoint[0].addresses.of(family)))
             });
             let to = (target.ip(), target.port());
@@ -171,4 +177,81 @@ fn a_heartbeat_of_an_unknown_association_is_dropped() {
         // The next one is: nothing of the first stands in its way.
         converse(&client, 50_000, (target.ip(), target.port()), &pods[0]);
     }
+}
+
+/// Between sockets of the kernel's own SCTP, which leaves the checksum to the device.
+#[test]
+fn what_sockets_send_through_a_cluster_ip_arrives() {
+    if let Err(error) = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::SCTP)) {
+        // There it was made sure of.
+        let is_emulated = std::env::var_os("KUBE_LOTTERY_EMULATED").is_some();
+        assert!(!is_emulated, "no SCTP: {error}");
+        let mut out = std::io::stderr();
+        writeln!(out, "skipped: this kernel has no SCTP sockets: {error}").unwrap();
+        return;
+    }
+    let Some(mut world) = World::new(2) else {
+        return;
+    };
+    let client = world.lab.pod(1).unwrap();
+    let mut service = Service::new("web", 10);
+    let pods = [1, 2].map(|node| world.lab.pod(node).unwrap());
+    for (pod, node) in pods.iter().zip(1..) {
+        service.endpoints = world.endpoints(node, std::slice::from_ref(pod));
+        write(&world, &service);
+        if node == 1 {
+            world.start();
+        }
+        let live = Live::open(&world.lab.node(1));
+        for family in Family::ALL {
+            let target = service.target(family);
+            let addr = pod.addresses.of(family);
+            wait_until("the endpoint is in the tables", || {
+                let all = live.endpoints(target, Proto::SCTP);
+                all.is_some_and(|all| all.contains(&addr))
+            });
+            thread::scope(|scope| {
+                let server = stream(pod, addr, 8080);
+                listen(&server, 1).unwrap();
+                scope.spawn(move || {
+                    let (mut peer, _) = TcpListener::from(server).accept().unwrap();
+                    let mut buffer = vec![0; 65_536];
+                    // Nothing is the end.
+                    while let Ok(length @ 1..) = peer.read(&mut buffer) {
+                        peer.write_all(&buffer[..length]).unwrap();
+                    }
+                });
+                let socket = stream(&client, client.addresses.of(family), 0);
+                connect(&socket, &target).unwrap();
+                let mut socket = TcpStream::from(socket);
+                assert_eq!(target, socket.peer_addr().unwrap());
+                for length in [1, 10, 1_000, 1_400, 4_000, 20_000] {
+                    let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+                    socket.write_all(&sent).unwrap();
+                    let mut back = vec![0; length];
+                    socket.read_exact(&mut back).unwrap();
+                    assert!(sent == back, "{length} bytes came back changed");
+                }
+            });
+        }
+    }
+    world.assert_unnoticed(&[&service]);
+}
+
+/// A socket at one address: it would name its others to its peer, who could do nothing with them.
+fn stream(host: &Host, addr: IpAddr, port: u16) -> OwnedFd {
+    let family = if addr.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let open = || {
+        let socket = socket(family, SocketType::STREAM, Some(ipproto::SCTP))?;
+        for which in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&socket, which, Some(Duration::from_secs(60)))?;
+        }
+        bind(&socket, &SocketAddr::new(addr, port))?;
+        Ok(socket)
+    };
+    host.namespace.enter(open).unwrap()
 }
