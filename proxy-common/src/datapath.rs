@@ -7,6 +7,7 @@
 //! The stack between the two hooks, conntrack included, sees one ordinary flow between client and
 //! endpoint, and never a Service address.
 
+pub mod aside;
 pub mod bridge;
 pub mod choose;
 pub mod claim;
@@ -18,6 +19,7 @@ pub mod flow;
 pub mod fragment;
 pub mod frontend;
 pub mod header;
+pub mod icmp;
 pub mod ingress;
 pub mod lifetime;
 #[cfg(any(test, feature = "host"))]
@@ -28,6 +30,7 @@ pub mod open;
 pub mod origin;
 pub mod own;
 pub mod packet;
+pub mod quote;
 pub mod repair;
 pub mod rewrite;
 pub mod sweep;
@@ -35,9 +38,8 @@ pub mod tables;
 pub mod verdict;
 pub mod work;
 
+pub use aside::{egress, ingress, port_ingress};
 pub use bridge::Seat;
-pub use egress::egress;
-pub use ingress::{ingress, port_ingress};
 pub use packet::Packet;
 pub use sweep::sweep;
 pub use tables::{Insert, Tables};

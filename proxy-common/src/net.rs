@@ -1,8 +1,10 @@
 //! Headers, addresses and ports as they stand on the wire.
 
 pub mod addr;
+pub mod checksum;
 pub mod eth;
 pub mod fragment;
+pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
 pub mod sctp;

@@ -6,6 +6,8 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 #[cfg(target_arch = "bpf")]
+mod aside;
+#[cfg(target_arch = "bpf")]
 mod atomic;
 #[cfg(target_arch = "bpf")]
 mod crc;

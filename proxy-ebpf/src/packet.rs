@@ -9,13 +9,14 @@ use aya_ebpf::bindings::{
 };
 use aya_ebpf::helpers::generated::{
     bpf_csum_diff, bpf_fib_lookup as lookup, bpf_l3_csum_replace, bpf_l4_csum_replace,
-    bpf_skb_pull_data, bpf_skb_store_bytes,
+    bpf_skb_load_bytes, bpf_skb_pull_data, bpf_skb_store_bytes,
 };
 use aya_ebpf::programs::TcContext;
 use bytemuck::Pod;
 use proxy_common::datapath::Packet;
 use proxy_common::datapath::extension::Chain;
 use proxy_common::datapath::packet::{NextHop, Route};
+use proxy_common::net::checksum::Difference;
 use proxy_common::net::{Address, Ip4, Ip6, Mac, Port, Proto};
 
 use crate::{crc, extension, scratch};
@@ -204,6 +205,18 @@ impl Packet for SkbPacket {
     }
 
     #[inline(always)]
+    fn read<T: Pod>(&self, offset: usize) -> Option<T> {
+        let mut value = MaybeUninit::<T>::uninit();
+        let (to, len) = (value.as_mut_ptr().cast(), size_of::<T>() as u32);
+        // SAFETY: `value` is `len` bytes long; the helper checks the offset itself, and has written
+        // all of it if it returns 0.
+        unsafe {
+            let result = bpf_skb_load_bytes(self.skb.cast(), offset as u32, to, len);
+            (result == 0).then(|| value.assume_init())
+        }
+    }
+
+    #[inline(always)]
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
         self.write(offset, &value, INVALIDATE_HASH)
     }
@@ -211,6 +224,11 @@ impl Packet for SkbPacket {
     #[inline(always)]
     fn store_summed<T: Pod>(&mut self, offset: usize, value: &T) -> Option<()> {
         self.write(offset, value, INVALIDATE_HASH | RECOMPUTE_SUM)
+    }
+
+    #[inline(always)]
+    fn fix_checksum(&mut self, offset: usize, difference: Difference) -> Option<()> {
+        self.fix_l4(offset, 0, difference.sum().into(), 0)
     }
 
     #[inline(always)]
@@ -228,12 +246,14 @@ impl Packet for SkbPacket {
     }
 
     #[inline(always)]
-    fn fix_checksum6(&mut self, offset: usize, from: Ip6, to: Ip6, optional: bool) -> Option<()> {
-        let from: [u32; 4] = bytemuck::cast(from);
-        let mut to: [u32; 4] = bytemuck::cast(to);
-        let mut from = from;
-        // SAFETY: both arrays are 16 bytes long.
-        let diff = unsafe { bpf_csum_diff(from.as_mut_ptr(), 16, to.as_mut_ptr(), 16, 0) };
+    fn fix_checksum6(&mut self, offset: usize, from: &Ip6, to: &Ip6, optional: bool) -> Option<()> {
+        // From where they lie, as in `store_summed`. The helper writes to neither.
+        let (from, to) = (
+            from_ref(from).cast_mut().cast(),
+            from_ref(to).cast_mut().cast(),
+        );
+        // SAFETY: both addresses are 16 bytes long.
+        let diff = unsafe { bpf_csum_diff(from, 16, to, 16, 0) };
         if diff < 0 {
             return None;
         }

@@ -53,7 +53,7 @@ parts!(
     note_direct "note_direct4" NoteDirect,
     note_half "note_half4" NoteHalf,
     note_fragment "note_fragment4" NoteFragment,
-    recall_fragment "recall_fragment4" RecallFragment,
+    quote "quote4" Quote,
 );
 parts!(
     v6, V6,
@@ -79,5 +79,5 @@ parts!(
     note_direct "note_direct6" NoteDirect,
     note_half "note_half6" NoteHalf,
     note_fragment "note_fragment6" NoteFragment,
-    recall_fragment "recall_fragment6" RecallFragment,
+    quote "quote6" Quote,
 );

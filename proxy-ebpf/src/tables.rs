@@ -351,7 +351,7 @@ macro_rules! tables {
                     Part::NoteDirect => parts::$parts::note_direct(),
                     Part::NoteHalf => parts::$parts::note_half(),
                     Part::NoteFragment => parts::$parts::note_fragment(),
-                    Part::RecallFragment => parts::$parts::recall_fragment(),
+                    Part::Quote => parts::$parts::quote(),
                 })
             }
 

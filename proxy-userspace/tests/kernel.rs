@@ -17,6 +17,7 @@ mod kernel {
     mod capability;
     mod capacity;
     mod cost;
+    mod errors;
     mod frames;
     mod generate;
     mod golden;

@@ -52,16 +52,20 @@ mod network {
     mod paths;
     mod pinned;
     mod port_clash;
+    mod raw;
     mod recreated;
     mod restart;
     mod reuse;
     mod scale;
     mod scene;
+    mod sctp;
+    mod segments;
     mod sharing;
     mod silence;
     mod source_ranges;
     mod traffic;
     mod tunnel;
+    mod udp_stale;
     mod verdicts;
     mod world;
 }

@@ -74,6 +74,10 @@ counters! {
     PassFragment = "pass-fragment", "passed untouched: a fragment to an address of the node, before or without the first one of its datagram";
     /// Passed: protocol that is not translated.
     PassProtocol = "pass-protocol", "passed untouched: a protocol that is not translated";
+    /// An ICMP error was translated.
+    IcmpError = "icmp-error", "an ICMP error about a packet of a flow was translated";
+    /// Passed: ICMP error of no flow.
+    PassIcmpError = "pass-icmp-error", "passed untouched: an ICMP error about a Service's packet that is of no known flow or cannot be read";
     /// Passed: the node's own traffic from the port of a frontend.
     PassOwn = "pass-own-address", "traffic of the node itself from the port of a Service at its own address was noted";
     /// Passed: no frontend at this port.

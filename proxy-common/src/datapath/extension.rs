@@ -3,6 +3,9 @@
 use crate::net::ipv6::{self, FragmentHeader};
 use crate::net::{Piece, Proto};
 
+/// How far from the beginning of the packet is looked, in bytes.
+const MAX_OFFSET: usize = 0x3fff;
+
 /// How many headers are passed over at most.
 const MAX_HEADERS: u32 = 6;
 
@@ -27,7 +30,12 @@ pub struct Chain(u32);
 impl Chain {
     #[inline(always)]
     const fn new(proto: u8, at: usize, piece: Piece, fragment: u32) -> Self {
-        Self(proto as u32 | (at as u32 & 0x3fff) << 8 | (piece as u32) << 22 | fragment << 24)
+        Self(
+            proto as u32
+                | (at as u32 & MAX_OFFSET as u32) << 8
+                | (piece as u32) << 22
+                | fragment << 24,
+        )
     }
 
     /// The word, to be returned by a global function.
@@ -51,7 +59,7 @@ impl Chain {
     /// Where it stands in the packet, in bytes.
     #[inline(always)]
     pub const fn offset(self) -> usize {
-        (self.0 >> 8 & 0x3fff) as usize
+        (self.0 >> 8) as usize & MAX_OFFSET
     }
 
     /// Which piece of a datagram it begins.
@@ -94,6 +102,7 @@ pub fn pass_over(load: impl Fn(usize) -> Option<[u8; 8]>, from: usize, next: Pro
         };
         let [following, len, _, segments_left, ..] = header;
         let len = len as usize;
+        let begin = at;
         match next {
             FRAGMENT => {
                 let distance = at - from;
@@ -114,9 +123,14 @@ pub fn pass_over(load: impl Fn(usize) -> Option<[u8; 8]>, from: usize, next: Pro
             AUTHENTICATION => at += (len + 2) * 4,
             _ => at += (len + 1) * 8,
         }
+        // In what an ICMP error quotes.
+        if at > MAX_OFFSET {
+            at = begin;
+            break;
+        }
         next = following;
     }
     Chain::new(next, at, piece, fragment)
 }
 
-const _: () = assert!(ipv6::LEN + 14 + MAX_HEADERS as usize * 2048 <= 0x3fff);
+const _: () = assert!(ipv6::LEN + 14 + MAX_HEADERS as usize * 2048 <= MAX_OFFSET);

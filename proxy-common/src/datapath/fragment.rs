@@ -39,7 +39,8 @@ pub(super) const fn may_be_translated<F: Family>(network: &Network<F>) -> bool {
     }
 }
 
-/// Says in `work` which datagram a packet is the first fragment of, if it is one that `matters`.
+/// Says in `work` which datagram a packet with `work.key` is the first fragment of, if it is one
+/// that `matters`.
 #[inline(always)]
 pub(super) fn meet<F: Wire, P: Packet>(
     packet: &P,
@@ -48,7 +49,11 @@ pub(super) fn meet<F: Wire, P: Packet>(
     (hook, matters): (Hook, bool),
 ) {
     work.piece = Piece::Whole;
-    if network.piece == Piece::First && matters && fill_key(packet, work, network, hook).is_some() {
+    if network.piece != Piece::First || !matters {
+        return;
+    }
+    if let Some((id, proto)) = F::datagram(packet, network) {
+        work.datagram.fill(work.key.addrs(), id, proto, hook);
         work.piece = Piece::First;
     }
 }
@@ -100,9 +105,10 @@ pub(super) fn follow<F: Wire, P: Packet, T: Tables<F>>(
     if fill_key(packet, work, network, hook).is_none() {
         return Step::NONE;
     }
-    tables.part(Part::RecallFragment, work)
+    recall(tables, work)
 }
 
+/// Fills in `work.datagram` for a packet between the addresses in `work.answer`.
 #[inline(always)]
 fn fill_key<F: Wire, P: Packet>(
     packet: &P,
@@ -111,8 +117,7 @@ fn fill_key<F: Wire, P: Packet>(
     hook: Hook,
 ) -> Option<()> {
     let (id, proto) = F::datagram(packet, network)?;
-    let addrs = (&network.src, &network.dst);
-    work.datagram.fill(addrs, id, proto, hook);
+    work.datagram.fill(work.answer.addrs(), id, proto, hook);
     Some(())
 }
 
@@ -155,7 +160,7 @@ pub(super) fn is_for_service<F: Family, T: Tables<F>>(tables: &T, addr: F::Addr)
 /// What became of the first fragment of `work.datagram`: nothing to say if that is not known, or
 /// was too long ago to be of the same one.
 #[inline(always)]
-pub fn recall<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+fn recall<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
     let Some(first) = tables.fragment(&work.datagram) else {
         return Step::NONE;
     };

@@ -2,6 +2,7 @@
 
 use super::extension::is_passed_over;
 use super::packet::{NextHop, Packet, Route};
+use super::quote::Quotes;
 use super::rewrite::Place;
 use crate::abi::{Family, V4, V6};
 use crate::net::ipv4::{self, Ipv4Header};
@@ -44,6 +45,12 @@ impl<F: Family> Network<F> {
         }
     }
 
+    /// Offset of what follows the packet, in bytes, as the network header has it.
+    #[inline(always)]
+    pub const fn end(&self) -> usize {
+        self.payload + self.len as usize
+    }
+
     /// Whether a first fragment ends before the ports that it should have: its header cannot be
     /// read, and the others would tell as little.
     #[inline(always)]
@@ -73,7 +80,7 @@ impl<F: Wire> Network<F> {
 }
 
 /// A family whose headers can be read and rewritten.
-pub trait Wire: Family {
+pub trait Wire: Quotes {
     /// Offset of the source address in the header.
     const SRC: usize;
     /// Offset of the destination address in the header.
@@ -104,8 +111,8 @@ pub trait Wire: Family {
         packet: &mut P,
         network: usize,
         transport: Checksum,
-        from: Self::Addr,
-        to: Self::Addr,
+        from: &Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()>;
 
     /// Where the kernel would send a packet next.
@@ -164,14 +171,14 @@ impl Wire for V4 {
         packet: &mut P,
         network: usize,
         transport: Checksum,
-        from: Self::Addr,
-        to: Self::Addr,
+        from: &Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()> {
         // No pseudo header is in a CRC.
         if !transport.is_crc {
-            packet.fix_checksum4(transport.offset, from, to, transport.optional)?;
+            packet.fix_checksum4(transport.offset, *from, *to, transport.optional)?;
         }
-        packet.fix_header_checksum(network + ipv4::CHECK, from, to)
+        packet.fix_header_checksum(network + ipv4::CHECK, *from, *to)
     }
 
     #[inline(always)]
@@ -241,8 +248,8 @@ impl Wire for V6 {
         packet: &mut P,
         _network: usize,
         transport: Checksum,
-        from: Self::Addr,
-        to: Self::Addr,
+        from: &Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()> {
         if transport.is_crc {
             return Some(());

@@ -6,6 +6,7 @@ use std::vec::Vec;
 
 use bytemuck::Pod;
 
+pub mod message;
 mod packet;
 pub mod pieces;
 pub mod world;

@@ -3,6 +3,7 @@
 use bytemuck::Pod;
 
 use super::extension::{self, Chain};
+use crate::net::checksum::Difference;
 use crate::net::{Ip4, Ip6, Mac, Port, Proto, sctp};
 
 /// A way that is asked for: that of a packet which comes in by a device.
@@ -53,6 +54,8 @@ pub trait Packet {
     fn ready(&mut self, len: usize);
     /// The `T` at `offset`, if all of it is there.
     fn load<T: Pod>(&self, offset: usize) -> Option<T>;
+    /// The same wherever it is, without [`Packet::ready`]: slower, but for any `offset`.
+    fn read<T: Pod>(&self, offset: usize) -> Option<T>;
     /// Writes an address or a port; the flow hash of the packet is forgotten.
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()>;
     /// Writes what no checksum of the network header balances, an IPv6 address: as [`Packet::store`]
@@ -60,6 +63,8 @@ pub trait Packet {
     ///
     /// From where it lies: a copy would take room on a stack that has none to spare.
     fn store_summed<T: Pod>(&mut self, offset: usize, value: &T) -> Option<()>;
+    /// Corrects the checksum at `offset` for data that changed, not for a pseudo header.
+    fn fix_checksum(&mut self, offset: usize, difference: Difference) -> Option<()>;
     /// Corrects the IPv4 header checksum at `offset` for a changed address.
     fn fix_header_checksum(&mut self, offset: usize, from: Ip4, to: Ip4) -> Option<()>;
     /// Corrects the transport checksum at `offset` for an IPv4 address that changed in the
@@ -68,7 +73,7 @@ pub trait Packet {
     /// The same for an IPv6 address, which has to be written by [`Packet::store_summed`]: the helper
     /// has the sum of all bytes follow the transport checksum, as if a checksum of the network
     /// header balanced the address itself.
-    fn fix_checksum6(&mut self, offset: usize, from: Ip6, to: Ip6, optional: bool) -> Option<()>;
+    fn fix_checksum6(&mut self, offset: usize, from: &Ip6, to: &Ip6, optional: bool) -> Option<()>;
     /// Corrects the transport checksum at `offset` for a changed port.
     fn fix_checksum_port(
         &mut self,

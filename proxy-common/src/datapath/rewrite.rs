@@ -1,6 +1,6 @@
 //! Other addresses and ports for a packet.
 
-use super::header::{Checksum, Network, Wire};
+use super::header::{Checksum, Wire};
 use super::packet::Packet;
 use crate::abi::flow::FlowKey as _;
 use crate::net::Port;
@@ -48,11 +48,12 @@ pub fn rewrite<F: Wire, P: Packet>(
     side: Side,
     change: &Change<F::Addr>,
 ) -> Option<()> {
+    let (src, dst) = key.addrs();
     let (offset, from) = match side {
-        Side::Source => (place.network + F::SRC, key.src()),
-        Side::Destination => (place.network + F::DST, key.dst()),
+        Side::Source => (place.network + F::SRC, src),
+        Side::Destination => (place.network + F::DST, dst),
     };
-    F::fix_checksums(packet, place.network, place.checksum, from, change.addr)?;
+    F::fix_checksums(packet, place.network, place.checksum, from, &change.addr)?;
     F::store_address(packet, offset, &change.addr)?;
     port(
         packet,
@@ -75,20 +76,21 @@ pub fn rewrite<F: Wire, P: Packet>(
     Some(())
 }
 
-/// Replaces an address of a packet without a transport header; `None` if the kernel refused, as
-/// above.
+/// Replaces an address of a packet with `key` that has no transport header, and its network header
+/// at `network` bytes; `None` if the kernel refused, as above.
 #[inline(always)]
 pub fn rewrite_address<F: Wire, P: Packet>(
     packet: &mut P,
-    network: &Network<F>,
+    network: usize,
+    key: &F::FlowKey,
     side: Side,
     to: &F::Addr,
 ) -> Option<()> {
     let (offset, from) = match side {
-        Side::Source => (F::SRC, network.src),
-        Side::Destination => (F::DST, network.dst),
+        Side::Source => (F::SRC, key.src()),
+        Side::Destination => (F::DST, key.dst()),
     };
-    F::replace_address(packet, network.offset, network.offset + offset, from, to)
+    F::replace_address(packet, network, network + offset, from, to)
 }
 
 /// Corrects the checksum of an SCTP packet for changed ports, source first.
@@ -112,7 +114,7 @@ fn fix_crc<P: Packet>(
 
 /// The first four bytes of a header, as a little-endian number.
 #[inline(always)]
-const fn word((sport, dport): (Port, Port)) -> u32 {
+pub(super) const fn word((sport, dport): (Port, Port)) -> u32 {
     let [a, b] = sport.wire().to_ne_bytes();
     let [c, d] = dport.wire().to_ne_bytes();
     u32::from_le_bytes([a, b, c, d])

@@ -22,6 +22,7 @@ mod direct;
 mod extensions;
 mod fragments;
 mod hairpin;
+mod icmp;
 mod lost;
 mod masquerade;
 mod open;

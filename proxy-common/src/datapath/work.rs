@@ -6,11 +6,14 @@
 //! effort nor the stack multiplies along the chain of calls.
 
 use super::flow::{Path, destination_of};
+use super::icmp::Sums;
 use super::note::{Event, Sender};
 use super::rewrite::Change;
 use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
-use super::{choose, claim, direct, fragment, frontend, ingress, miss, note, open, own, repair};
+use super::{
+    choose, claim, direct, fragment, frontend, icmp, ingress, miss, note, open, own, repair,
+};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{EndpointFlags, EndpointSet, Family, FlowFlags, Hop, Kind, Tier};
 use crate::net::tcp::Flags;
@@ -22,7 +25,8 @@ use bytemuck::Zeroable as _;
 pub struct Work<F: Family> {
     /// The packet's key.
     pub key: F::FlowKey,
-    /// The key of another half, from which the packet's may be rebuilt.
+    /// The key of another half, from which the packet's may be rebuilt; or the addresses of a rare
+    /// packet as it came.
     pub answer: F::FlowKey,
     /// Index of the device that it came in by.
     pub device: u32,
@@ -71,6 +75,8 @@ pub struct Work<F: Family> {
     pub step: Step,
     /// Whether the client's half may be there already and is to be replaced.
     pub replaces: bool,
+    /// The checksums of the packet that an ICMP error quotes.
+    pub sums: Sums,
 }
 
 /// Where a packet's [`Work`] lies: on the stack, or in the kernel's per-CPU memory.
@@ -126,8 +132,8 @@ pub enum Part {
     NoteHalf,
     /// What becomes of a first fragment is noted: [`fragment::note`].
     NoteFragment,
-    /// That is asked for another one of the datagram: [`fragment::recall`].
-    RecallFragment,
+    /// An ICMP error quotes a packet, of which this is the reverse: [`icmp::quote`].
+    Quote,
 }
 
 /// Runs a part.
@@ -156,7 +162,7 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::NoteDirect => direct::note_direct(tables, work),
         Part::NoteHalf => note::note_half(tables, work),
         Part::NoteFragment => fragment::note(tables, work),
-        Part::RecallFragment => fragment::recall(tables, work),
+        Part::Quote => icmp::quote(tables, work),
     }
 }
 
@@ -202,6 +208,7 @@ impl<F: Family> Work<F> {
             fragment: F::Fragment::zeroed(),
             step: Step::PASS,
             replaces: false,
+            sums: Sums::default(),
         }
     }
 

@@ -5,6 +5,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytemuck::{Pod, Zeroable};
 
+use super::checksum::Difference;
+
 /// An IPv4 address in network byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(transparent)]
@@ -27,6 +29,8 @@ pub trait Address: Pod + Eq + core::hash::Hash + fmt::Debug {
     /// of the loopback network, 127.0.0.0/8.
     #[must_use]
     fn unique(self) -> Self;
+    /// What another address in its place changes a one's complement sum by.
+    fn difference(self, to: Self) -> Difference;
 }
 
 impl Address for Ip4 {
@@ -47,6 +51,11 @@ impl Address for Ip4 {
         } else {
             self
         }
+    }
+
+    #[inline(always)]
+    fn difference(self, to: Self) -> Difference {
+        Difference::NONE.replace(self.0, to.0)
     }
 }
 
@@ -72,6 +81,16 @@ impl Address for Ip6 {
     #[inline(always)]
     fn unique(self) -> Self {
         self
+    }
+
+    #[inline(always)]
+    fn difference(self, to: Self) -> Difference {
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, to.0);
+        Difference::NONE
+            .replace(a, e)
+            .replace(b, f)
+            .replace(c, g)
+            .replace(d, h)
     }
 }
 
@@ -146,6 +165,12 @@ impl Port {
     #[inline(always)]
     pub const fn wire(self) -> u16 {
         self.0
+    }
+
+    /// What another port in its place changes a one's complement sum by.
+    #[inline(always)]
+    pub const fn difference(self, to: Self) -> Difference {
+        Difference::NONE.replace(self.0 as u32, to.0 as u32)
     }
 }
 

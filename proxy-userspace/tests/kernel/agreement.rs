@@ -3,7 +3,8 @@
 use std::net::Ipv4Addr;
 
 use proxy_common::abi::{
-    Empty, EndpointFlags, EndpointSet, Frontend, FrontendFlags, Origin, Settings, Tier, V4, V6,
+    Counter, Empty, EndpointFlags, EndpointSet, Frontend, FrontendFlags, Origin, Settings, Tier,
+    V4, V6,
 };
 use proxy_common::datapath::memory::{
     FamilyMaps, Fib, MemoryPacket, MemoryRoom, MemoryTables, Stored,
@@ -122,14 +123,14 @@ fn diversify(world: &mut World, is_v6: bool) {
 
 /// Where packets come in: the loopback device of the test run, or a port of a bridge.
 #[derive(Clone, Default)]
-struct Place {
+pub(super) struct Place {
     device: u32,
     mac: [u8; 6],
     fib: Fib,
 }
 
 /// What the host makes of a packet.
-fn on_host(tables: &mut MemoryTables, name: &str, bytes: &[u8], place: &Place) -> Run {
+pub(super) fn on_host(tables: &mut MemoryTables, name: &str, bytes: &[u8], place: &Place) -> Run {
     let mut packet = if name.ends_with("_l3") {
         MemoryPacket::bare(bytes)
     } else {
@@ -171,8 +172,9 @@ fn assert_same_tables(object: &mut Object, tables: &MemoryTables) {
     }
 }
 
-/// Returns how many packets were refused by the kernel's test run, passed, rewritten and dropped.
-fn compare(seed: u64, count: u32, cascade_limit: u32) -> [u32; 4] {
+/// Returns how many packets were refused by the kernel's test run, passed, rewritten and dropped,
+/// and how many of the rewritten were ICMP errors.
+fn compare(seed: u64, count: u32, cascade_limit: u32) -> ([u32; 4], u64) {
     let mut world = mixed_world(cascade_limit);
     world.tables.settings.hairpin_anywhere = u32::from(cascade_limit > 2);
     let tables = &mut world.tables;
@@ -213,7 +215,10 @@ fn compare(seed: u64, count: u32, cascade_limit: u32) -> [u32; 4] {
         match (kernel.action, kernel.bytes == bytes) {
             (2, _) => tally[3] += 1,
             (_, true) => tally[1] += 1,
-            (_, false) => tally[2] += 1,
+            (_, false) => {
+                tally[2] += 1;
+                packets.rewritten(name, &bytes, &kernel.bytes);
+            }
         }
         if round % 10_000 == 0 {
             assert_same_tables(&mut object, tables);
@@ -221,7 +226,7 @@ fn compare(seed: u64, count: u32, cascade_limit: u32) -> [u32; 4] {
     }
     assert_eq!(tables.random.0, object.random());
     assert_same_tables(&mut object, tables);
-    tally
+    (tally, tables.counted(Counter::IcmpError))
 }
 
 /// Takes one half away, as a full table does.
@@ -271,11 +276,12 @@ fn random_packets_fare_alike_on_host_and_kernel() {
     };
     // The two limits send every set through the single draw and through the cascade.
     for (seed, limit) in [(0x5eed_0001, 16), (0x5eed_0002, 2)] {
-        let [refused, passed, rewritten, dropped] = compare(seed, count / 2, limit);
+        let ([refused, passed, rewritten, dropped], translated) = compare(seed, count / 2, limit);
         println!(
-            "limit {limit}: {refused} refused by the test run, {passed} passed, {rewritten} rewritten, {dropped} dropped"
+            "limit {limit}: {refused} refused by the test run, {passed} passed, {rewritten} rewritten, {translated} of them errors, {dropped} dropped"
         );
         // A comparison of packets that are all left alone would show nothing.
+        assert!(translated > u64::from(count) / 200, "{translated}");
         assert!(rewritten > count / 20, "{rewritten}");
         assert!(dropped > count / 400, "{dropped}");
     }
@@ -363,6 +369,9 @@ fn compare_at_port(program: &'static str, seed: u64, count: u32) -> [u32; 3] {
         if name == program {
             let crosses = kernel.bytes[..6] != bytes[..6];
             let changes = kernel.bytes != bytes;
+            if changes {
+                packets.rewritten(name, &bytes, &kernel.bytes);
+            }
             tally[if crosses { 0 } else { 2 - usize::from(changes) }] += 1;
         }
     }

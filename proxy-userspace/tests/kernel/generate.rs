@@ -5,8 +5,10 @@ use std::net::IpAddr;
 
 use etherparse::PacketBuilder;
 use proxy_common::lottery::{Random as _, XorShift, below};
+use proxy_common::net::Proto;
 use proxy_common::net::sctp::crc32c;
 
+use proxy_common::datapath::memory::message::{Message, Quote};
 use proxy_common::datapath::memory::pieces::{cut, extended};
 use proxy_common::datapath::memory::world::{client_addr, endpoint_addr, vip};
 
@@ -18,7 +20,12 @@ pub(super) struct Packets {
     random: XorShift,
     /// Fragments of datagrams of which others are on their way.
     pieces: Vec<(Vec<u8>, &'static str)>,
+    /// A packet that was rewritten not long ago: as it was and as it became, and the other program.
+    rewritten: Option<(Packet, Packet, [&'static str; 2])>,
 }
+
+/// Protocol, source and destination.
+type Packet = (Proto, Peer, Peer);
 
 /// Addresses and ports that the packets are made of, few enough that flows meet again.
 const CLIENTS: u32 = 3;
@@ -30,6 +37,7 @@ impl Packets {
         Self {
             random: XorShift(seed),
             pieces: Vec::new(),
+            rewritten: None,
         }
     }
 
@@ -167,6 +175,9 @@ impl Packets {
     /// A frame in one piece.
     fn whole(&mut self) -> (Vec<u8>, &'static str) {
         let is_v6 = self.below(2) == 0;
+        if self.below(10) == 0 {
+            return self.error(is_v6);
+        }
         let (src, dst, program) = self.pair(is_v6);
         // The test device's address is all zeros; another one makes the frame somebody else's.
         let mac = if self.below(50) == 0 { 2 } else { 0 };
@@ -232,6 +243,79 @@ impl Packets {
         (bytes, program)
     }
 
+    /// Tells of a packet that a program has rewritten, so that errors can be about it.
+    pub(super) fn rewritten(&mut self, program: &'static str, before: &[u8], after: &[u8]) {
+        let other = match program {
+            "tc_eg" => "tc_in",
+            _ => "tc_eg",
+        };
+        if let Some((before, after)) = peers(before).zip(peers(after)) {
+            self.rewritten = Some((before, after, [program, other]));
+        }
+    }
+
+    /// What an error is about, and who is to see that.
+    fn reported(&mut self, is_v6: bool) -> (Packet, &'static str) {
+        match (self.below(3), self.rewritten) {
+            (0, Some((_, after, [_, other]))) => (after, other),
+            (1, Some(((proto, src, dst), _, [same, _]))) => ((proto, dst, src), same),
+            _ => {
+                let (src, dst, program) = self.pair(is_v6);
+                let proto = self.one_of(&[Proto::TCP, Proto::TCP, Proto::UDP, Proto::SCTP]);
+                ((proto, dst, src), program)
+            }
+        }
+    }
+
+    /// An ICMP error in one of all forms, mostly about something that was seen.
+    fn error(&mut self, is_v6: bool) -> (Vec<u8>, &'static str) {
+        let ((proto, src, dst), program) = self.reported(is_v6);
+        let is_v6 = src.0.is_ipv6();
+        let mut quote = Quote::new(proto, src.into(), dst.into());
+        quote.is_unchecked = self.below(8) == 0;
+        quote.payload.resize(self.below(64) as usize, 0x5a);
+        if is_v6 {
+            // None mostly, or a few of one type, the last of which is right or not.
+            let count = [0, 0, 0, 0, 1, 2, 4, 5][self.below(8) as usize];
+            quote.option = self.one_of(&[0, 43, 44, 51, 60, 50, 135]);
+            for left in (0..count).rev() {
+                let next = if left == 0 { proto.0 } else { quote.option };
+                let offset = u8::from(self.below(8) == 0);
+                quote.options.extend([next, 0, offset, 0, 0, 0, 0, 0]);
+            }
+        } else {
+            quote
+                .options
+                .resize(4 * self.below(11) as usize * self.below(2) as usize, 1);
+            quote.fragment = self.one_of(&[0, 0, 0, 0x4000, 0x2000, 0x00b9]);
+        }
+        let from = match self.below(2) {
+            0 => dst.0,
+            _ => self.addr(is_v6),
+        };
+        let kinds = if is_v6 {
+            [1, 2, 3, 4, 128, 137]
+        } else {
+            [3, 4, 5, 8, 11, 12]
+        };
+        let message = Message {
+            from,
+            to: if self.below(20) == 0 {
+                self.addr(is_v6)
+            } else {
+                src.0
+            },
+            kind: [self.one_of(&kinds), self.below(6) as u8],
+            rest: self.random.draw().to_be_bytes(),
+            limit: match self.below(4) {
+                0 => self.below(64) as usize,
+                1 => 28,
+                _ => 1232,
+            },
+        };
+        (message.frame(&quote.bytes()), program)
+    }
+
     /// An SCTP packet with one chunk; its checksum is right, or left to the device.
     fn sctp(&mut self, sport: u16, dport: u16, payload: &[u8]) -> Vec<u8> {
         // INIT, INIT ACK, ABORT, SHUTDOWN and its answer; DATA.
@@ -276,4 +360,31 @@ impl Packets {
             _ => {}
         }
     }
+}
+
+/// Protocol, source and destination of a frame, if it is TCP, UDP or SCTP.
+fn peers(bytes: &[u8]) -> Option<Packet> {
+    let is_v6 = bytes[12] == 0x86;
+    let (proto, payload) = if is_v6 {
+        (bytes[20], 54)
+    } else {
+        (bytes[23], 14 + usize::from(bytes[14] & 0xf) * 4)
+    };
+    let port = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+    let addr = |index: usize| -> IpAddr {
+        if is_v6 {
+            let at = 22 + index * 16;
+            <[u8; 16]>::try_from(&bytes[at..at + 16]).unwrap().into()
+        } else {
+            let at = 26 + index * 4;
+            <[u8; 4]>::try_from(&bytes[at..at + 4]).unwrap().into()
+        }
+    };
+    let proto = Proto(proto);
+    matches!(proto, Proto::TCP | Proto::UDP | Proto::SCTP).then_some(())?;
+    Some((
+        proto,
+        (addr(0), port(payload)?),
+        (addr(1), port(payload + 2)?),
+    ))
 }

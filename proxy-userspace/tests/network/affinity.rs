@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::draw::draw_here;
 use xtask::lab::manifest::Service;
 use xtask::lab::server::Server;
 use xtask::lab::{Family, Host, Protocol};
@@ -90,7 +91,10 @@ fn ways() -> impl Iterator<Item = Way> {
 
 fn ask(client: &Host, from: Option<IpAddr>, protocol: Protocol, target: SocketAddr) -> String {
     let ask = || {
-        let from = from.map(|address| SocketAddr::new(address, 0));
+        let Some(from) = from else {
+            return Ok(draw_here(client, protocol, target)?.name);
+        };
+        let from = Some(SocketAddr::new(from, 0));
         Ok(match protocol {
             Protocol::Tcp => {
                 let open = Connection::open_here(target, from)?;

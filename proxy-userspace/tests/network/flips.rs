@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::client::Connection;
 use xtask::lab::{Addresses, Family, Host};
 
-use super::scene::{NODE_PORT, Scene};
+use super::scene::{NODE_PORT, Scene, new_flow};
 use super::traffic::during;
 use super::world::wait_until;
 
@@ -18,8 +18,7 @@ fn wait_until_confined(scene: &Scene, outside: &Host, is_confined: bool) {
         let ask = || {
             let door = scene.door(1, family);
             let open = Connection::open(outside, door).unwrap();
-            let flow = Datagrams::open(outside, door).unwrap().ask().unwrap();
-            [open.answer().clone(), flow]
+            [open.answer().clone(), new_flow(outside, door)]
         };
         wait_until("the policy is in force", || {
             ask()
@@ -113,10 +112,7 @@ fn the_type_of_a_live_service_can_be_changed_and_nobody_inside_notices() {
                 });
                 for door in doors {
                     Connection::open(&outside, door.into()).unwrap();
-                    Datagrams::open(&outside, door.into())
-                        .unwrap()
-                        .ask()
-                        .unwrap();
+                    new_flow(&outside, door.into());
                 }
             }
         },

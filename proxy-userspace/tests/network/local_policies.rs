@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use proxy_common::abi::Counter;
-use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::client::Connection;
 use xtask::lab::manifest::Service;
 use xtask::lab::{Addresses, Family};
 
-use super::scene::{CLUSTER_CIDR, NODE_PORT, Scene, answers, assert_seen_as, names};
+use super::scene::{CLUSTER_CIDR, NODE_PORT, Scene, answers, assert_seen_as, names, new_flow};
 use super::silence::assert_dropped;
 use super::world::wait_until;
 
@@ -74,7 +74,7 @@ fn a_pod_is_not_confined_by_the_external_policy_and_is_seen_as_itself() {
             streak = if is_other { streak + 1 } else { 0 };
             streak == 20
         });
-        let flow = Datagrams::open(&client, target).unwrap().ask().unwrap();
+        let flow = new_flow(&client, target);
         assert_eq!(scene.pods[1].name, flow.name);
         assert_seen_as(&client, &[connect(), flow]);
     }

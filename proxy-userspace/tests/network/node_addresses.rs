@@ -4,12 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::client::Connection;
+use xtask::lab::manifest::Service;
 use xtask::lab::{Addresses, Family, Host};
 
-use super::marks::refused;
-use super::scene::{NODE_PORT, Scene};
-use super::world::{ip, wait_until};
+use super::marks::{refused, without_limits};
+use super::scene::{NODE_PORT, Scene, new_flow};
+use super::world::{World, ip, wait_until};
 
 /// One more address of the node that is on the device of the others, from the range that is
 /// routed to it.
@@ -46,6 +47,10 @@ fn a_node_port_is_at_every_address_that_comes_and_goes_and_the_others_stay() {
     };
     let node = scene.world.lab.node(1);
     let outside = scene.outside();
+    let is_known = |family| {
+        let known = scene.world.look(&["services", "-o", "json"]).text;
+        known.contains(&more(family).to_string())
+    };
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let lanes = Family::ALL.map(|family| {
@@ -56,25 +61,22 @@ fn a_node_port_is_at_every_address_that_comes_and_goes_and_the_others_stay() {
                 let mut count = 0;
                 while !stop.load(Ordering::Relaxed) {
                     Connection::open(outside, door).unwrap().reset().unwrap();
-                    Datagrams::open(outside, door).unwrap().ask().unwrap();
+                    new_flow(outside, door);
                     held.echo("still there?").unwrap();
                     count += 1;
                 }
                 count
             })
         });
-        for round in 0..30 {
+        for round in 0..20 {
             let family = Family::ALL[round % 2];
             add(&node, family);
             let door = SocketAddr::new(more(family), NODE_PORT);
-            // Until it is known, the node itself refuses.
-            wait_until("it is served", || Connection::open(&outside, door).is_ok());
-            Datagrams::open(&outside, door).unwrap().ask().unwrap();
+            wait_until("it is known", || is_known(family));
+            Connection::open(&outside, door).unwrap().reset().unwrap();
+            new_flow(&outside, door);
             take_away(&node, family);
-            wait_until("it is not known any more", || {
-                let known = scene.world.json(&["services"]).to_string();
-                !known.contains(&more(family).to_string())
-            });
+            wait_until("it is not known any more", || !is_known(family));
             assert!(!lanes.iter().any(thread::ScopedJoinHandle::is_finished));
         }
         stop.store(true, Ordering::Relaxed);
@@ -99,20 +101,20 @@ fn a_node_port_is_at_the_configured_addresses_only() {
         // Nothing of one family leaves all of it open.
         ("nodePortAddresses: [10.96.0.0/16]", true),
     ] {
-        let Some(mut scene) =
-            Scene::with_endpoint_on(1, config, |service| service.at_node_port(NODE_PORT))
-        else {
+        let Some(mut world) = World::new(1) else {
             return;
         };
-        let is_other_only = config.contains("10.96");
-        let node = scene.world.lab.node(1);
+        world.configure(config);
+        let node = world.lab.node(1);
         for family in Family::ALL {
             add(&node, family);
         }
-        // There before the proxy is.
-        scene.world.kill();
-        scene.world.start();
-        let outside = scene.outside();
+        let (pods, _servers) = world.servers(1, 1);
+        let service = Service::new("web", 10).with(world.endpoints(1, &pods));
+        world.start_with(&service.at_node_port(NODE_PORT));
+        without_limits(&node);
+        let outside = world.lab.outside();
+        let is_other_only = config.contains("10.96");
         for family in Family::ALL {
             for (address, is_open) in [
                 (more(family), is_open),
@@ -123,10 +125,10 @@ fn a_node_port_is_at_the_configured_addresses_only() {
             ] {
                 let door = SocketAddr::new(address, NODE_PORT);
                 if is_open {
-                    Connection::open(&outside, door).unwrap();
-                    Datagrams::open(&outside, door).unwrap().ask().unwrap();
+                    Connection::open(outside, door).unwrap();
+                    new_flow(outside, door);
                 } else {
-                    refused(&outside, door);
+                    refused(outside, door);
                 }
             }
         }

@@ -1,10 +1,11 @@
 //! A cache of the node at the address of a Service, as `NodeLocal` `DNSCache` has it.
 
 use xtask::lab::Family;
-use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::client::Connection;
 use xtask::lab::manifest::Service;
 use xtask::lab::server::Server;
 
+use super::scene::new_flow;
 use super::world::{World, ip, wait_until};
 
 /// At the very port of the Service: it comes to serve pods at once, and goes without a gap.
@@ -25,8 +26,7 @@ fn a_cache_at_the_address_and_port_of_a_service_serves_pods_while_it_is_there() 
             let open = Connection::open(&client, target).unwrap();
             let connected = open.answer().name.clone();
             open.close().unwrap();
-            let flow = Datagrams::open(&client, target).unwrap();
-            [connected, flow.ask().unwrap().name]
+            [connected, new_flow(&client, target).name]
         })
     };
     assert_eq!([[pods[0].name.as_str(); 2]; 2], ask());

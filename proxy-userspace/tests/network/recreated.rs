@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use proxy_common::lottery::{Random, XorShift};
 use proxy_common::net::Proto;
-use xtask::lab::client::{Connection, Datagrams};
+use xtask::lab::client::Connection;
 use xtask::lab::manifest::Service;
 use xtask::lab::{Family, Host};
 
 use super::marks::{refused, refused_datagram, without_limits};
 use super::pinned::{Live, Pinned};
-use super::scene::NODE_PORT;
+use super::scene::{NODE_PORT, new_flow};
 use super::world::{World, wait_until};
 
 const PROTOS: [Proto; 2] = [Proto::TCP, Proto::UDP];
@@ -25,12 +25,12 @@ fn assert_served(client: &Host, service: &Service) {
         let mut open = Connection::open(client, target).unwrap();
         open.echo("hello").unwrap();
         open.reset().unwrap();
-        Datagrams::open(client, target).unwrap().ask().unwrap();
+        new_flow(client, target);
     }
 }
 
 /// Waits until the tables have exactly these endpoints, for both protocols and families.
-fn wait_for_endpoints(live: &Live, service: &Service) {
+pub(super) fn wait_for_endpoints(live: &Live, service: &Service) {
     wait_until("the tables have the endpoints of the slices", || {
         Family::ALL.into_iter().all(|family| {
             let expected: BTreeSet<IpAddr> = service
@@ -109,7 +109,7 @@ fn an_endpoint_that_leaves_and_returns_all_the_time_is_where_the_slices_say() {
                     .answer()
                     .name
                     .clone();
-                let flow = Datagrams::open(&client, target).unwrap().ask().unwrap();
+                let flow = new_flow(&client, target);
                 for name in [name, flow.name] {
                     assert!(may_be_first || name == pods[1].name, "{name}");
                 }

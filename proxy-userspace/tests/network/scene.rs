@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use xtask::lab::client::{Answer, Connection, Datagrams};
+use xtask::lab::client::{Answer, Connection};
+use xtask::lab::draw::draw_here;
 use xtask::lab::manifest::{Endpoint, Service};
 use xtask::lab::network::Network;
 use xtask::lab::observe;
 use xtask::lab::server::Server;
-use xtask::lab::{Family, Host};
+use xtask::lab::{Family, Host, Protocol};
 
 use super::world::{World, serve};
 
@@ -143,8 +144,14 @@ pub(super) fn answers(client: &Host, target: SocketAddr) -> [Vec<Answer>; 2] {
         answer
     });
     let connections = connections.collect();
-    let flows = (0..DRAWS).map(|_| Datagrams::open(client, target).unwrap().ask().unwrap());
+    let flows = (0..DRAWS).map(|_| new_flow(client, target));
     [connections, flows.collect()]
+}
+
+/// Who answers to a flow that is certainly a new one.
+pub(super) fn new_flow(client: &Host, target: SocketAddr) -> Answer {
+    let ask = || draw_here(client, Protocol::Udp, target);
+    client.namespace.enter(ask).unwrap()
 }
 
 pub(super) fn names(answers: &[Answer]) -> Vec<&str> {

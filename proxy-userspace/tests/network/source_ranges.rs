@@ -6,7 +6,7 @@ use proxy_common::abi::Counter;
 use xtask::lab::client::{Connection, Datagrams};
 use xtask::lab::{Addresses, Family};
 
-use super::scene::{CLUSTER_CIDR, NODE_PORT, Scene, answers, names};
+use super::scene::{CLUSTER_CIDR, NODE_PORT, Scene, answers, names, new_flow};
 use super::silence::assert_dropped;
 use super::world::wait_until;
 
@@ -72,10 +72,7 @@ fn source_ranges_of_one_family_leave_the_other_open_and_follow_changes() {
     };
     let let_in = |client, family| {
         Connection::open(client, balancer(family)).unwrap();
-        Datagrams::open(client, balancer(family))
-            .unwrap()
-            .ask()
-            .unwrap();
+        new_flow(client, balancer(family));
     };
     let_in(&pod, Family::V4);
     kept_out(&outside, Family::V4);

@@ -8,7 +8,8 @@ use bytemuck::Pod;
 
 use super::read;
 use crate::datapath::packet::{NextHop, Packet, Route};
-use crate::net::{Ip4, Ip6, Port, eth};
+use crate::net::checksum::Difference;
+use crate::net::{Address as _, Ip4, Ip6, Port, eth};
 
 /// An Ethernet frame, or a bare IP packet, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,35 +108,17 @@ impl MemoryPacket {
         &self.bytes
     }
 
-    fn fix_checksum(&mut self, offset: usize, optional: bool, diff: u32) -> Option<()> {
+    fn fix(&mut self, offset: usize, optional: bool, diff: Difference) -> Option<()> {
         let check: u16 = self.load(offset)?;
         if optional && check == 0 {
             return Some(());
         }
-        let mut fixed = !fold(add(diff, !u32::from(check)));
+        let mut fixed = diff.apply(check);
         if optional && fixed == 0 {
             fixed = 0xffff;
         }
         self.store(offset, fixed)
     }
-}
-
-/// One's complement sum.
-const fn add(a: u32, b: u32) -> u32 {
-    let (sum, carry) = a.overflowing_add(b);
-    sum + carry as u32
-}
-
-/// Folds a one's complement sum into 16 bits.
-const fn fold(sum: u32) -> u16 {
-    let sum = (sum >> 16) + (sum & 0xffff);
-    (sum + (sum >> 16)) as u16
-}
-
-/// What replacing `from` by `to` adds to a one's complement sum.
-fn difference(from: &[u32], to: &[u32]) -> u32 {
-    let sum = from.iter().fold(0, |sum, word| add(sum, !word));
-    to.iter().fold(sum, |sum, word| add(sum, *word))
 }
 
 impl Packet for MemoryPacket {
@@ -173,6 +156,10 @@ impl Packet for MemoryPacket {
         read(&self.bytes, offset)
     }
 
+    fn read<T: Pod>(&self, offset: usize) -> Option<T> {
+        self.load(offset)
+    }
+
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
         let end = offset.checked_add(size_of::<T>())?;
         let target = self.bytes.get_mut(offset..end)?;
@@ -184,20 +171,20 @@ impl Packet for MemoryPacket {
         self.store(offset, *value)
     }
 
+    fn fix_checksum(&mut self, offset: usize, difference: Difference) -> Option<()> {
+        self.fix(offset, false, difference)
+    }
+
     fn fix_header_checksum(&mut self, offset: usize, from: Ip4, to: Ip4) -> Option<()> {
-        let diff = difference(&[bytemuck::cast(from)], &[bytemuck::cast(to)]);
-        self.fix_checksum(offset, false, diff)
+        self.fix(offset, false, from.difference(to))
     }
 
     fn fix_checksum4(&mut self, offset: usize, from: Ip4, to: Ip4, optional: bool) -> Option<()> {
-        let diff = difference(&[bytemuck::cast(from)], &[bytemuck::cast(to)]);
-        self.fix_checksum(offset, optional, diff)
+        self.fix(offset, optional, from.difference(to))
     }
 
-    fn fix_checksum6(&mut self, offset: usize, from: Ip6, to: Ip6, optional: bool) -> Option<()> {
-        let from: [u32; 4] = bytemuck::cast(from);
-        let to: [u32; 4] = bytemuck::cast(to);
-        self.fix_checksum(offset, optional, difference(&from, &to))
+    fn fix_checksum6(&mut self, offset: usize, from: &Ip6, to: &Ip6, optional: bool) -> Option<()> {
+        self.fix(offset, optional, from.difference(*to))
     }
 
     fn fix_checksum_port(
@@ -207,7 +194,6 @@ impl Packet for MemoryPacket {
         to: Port,
         optional: bool,
     ) -> Option<()> {
-        let diff = difference(&[u32::from(from.wire())], &[u32::from(to.wire())]);
-        self.fix_checksum(offset, optional, diff)
+        self.fix(offset, optional, from.difference(to))
     }
 }

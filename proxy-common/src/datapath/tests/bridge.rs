@@ -3,6 +3,7 @@
 use super::*;
 use crate::abi::{Device, DeviceClass, Hook, Network4, Network6};
 use crate::datapath::memory::Fib;
+use crate::datapath::memory::message::{Message, Quote};
 use crate::datapath::memory::pieces::{cut, join};
 use crate::datapath::packet::NextHop;
 use crate::datapath::{Seat, port_ingress};
@@ -363,6 +364,36 @@ fn all_fragments_of_a_datagram_go_the_same_way() {
             assert_eq!((client, endpoint), addresses(&join(&out).unwrap()));
             // Whatever is known by the time that the others come.
             at.fib.clear();
+        }
+    });
+}
+
+/// Like the packets of its flow: conntrack knows nothing of what crosses the bridge.
+#[test]
+fn an_error_about_an_answer_takes_the_way_of_the_clients_packets() {
+    each(|mut at, client, service, endpoint| {
+        for (answer, mac) in [
+            (NextHop::Elsewhere, GATEWAY),
+            (NextHop::Neighbour(HOME), HOME),
+        ] {
+            at.says(endpoint, answer);
+            let client = SocketAddr::new(client.ip(), client.port() + mac.words()[2]);
+            assert_eq!((mac, endpoint), at.enters(client, service, SYN));
+            let quote = Quote::new(at.node.proto, service, client);
+            let mut message = Message {
+                from: client.ip(),
+                to: service.ip(),
+                kind: if client.is_ipv4() { [3, 3] } else { [1, 4] },
+                rest: [0; 4],
+                limit: 500,
+            };
+            let mut before = message.frame(&quote.bytes());
+            before[..6].copy_from_slice(bytemuck::bytes_of(&GATEWAY));
+            let (verdict, packet) = at.take(MemoryPacket::frame(before).at(PORT, &at.fib));
+            message.to = endpoint.ip();
+            let mut after = message.frame(&quote.between(endpoint, client).bytes());
+            after[..6].copy_from_slice(bytemuck::bytes_of(&mac));
+            assert_eq!((Verdict::Rewritten, &after[..]), (verdict, packet.bytes()));
         }
     });
 }

@@ -73,7 +73,7 @@ impl Node {
     }
 
     /// Sends a datagram that has to come out from and to these.
-    fn becomes(
+    fn fares_as(
         &mut self,
         (from, to): (SocketAddr, SocketAddr),
         after: (SocketAddr, SocketAddr),
@@ -99,8 +99,8 @@ fn fragments_fare_as_the_whole_in_every_order_and_both_ways() {
         let service = node.service(is_v6, 1, &[1]);
         let endpoint = SocketAddr::new(endpoint_addr(is_v6, 1), 8080);
         let client = client(is_v6, 1, 1000);
-        node.becomes((client, service), (client, endpoint), IN);
-        node.becomes((endpoint, client), (service, client), OUT);
+        node.fares_as((client, service), (client, endpoint), IN);
+        node.fares_as((endpoint, client), (service, client), OUT);
         assert_eq!(1, node.counted(Counter::NewFlow));
     }
 }
@@ -113,10 +113,10 @@ fn a_pod_reaches_itself_in_fragments() {
         let addr = endpoint_addr(is_v6, 1);
         let (client, endpoint) = (SocketAddr::new(addr, 1000), SocketAddr::new(addr, 8080));
         let itself = SocketAddr::new(service.ip(), 1000);
-        node.becomes((client, service), (client, endpoint), IN);
-        node.becomes((client, endpoint), (itself, endpoint), OUT);
-        node.becomes((endpoint, itself), (endpoint, client), IN);
-        node.becomes((endpoint, client), (service, client), OUT);
+        node.fares_as((client, service), (client, endpoint), IN);
+        node.fares_as((client, endpoint), (itself, endpoint), OUT);
+        node.fares_as((endpoint, itself), (endpoint, client), IN);
+        node.fares_as((endpoint, client), (service, client), OUT);
     }
 }
 
@@ -128,9 +128,9 @@ fn every_fragment_of_a_masqueraded_flow_is_marked() {
         node.flag(service, FrontendFlags::masquerade(Origin::Outside));
         let client = client(is_v6, 1, 1000);
         let endpoint = SocketAddr::new(endpoint_addr(is_v6, 1), 8080);
-        node.becomes((client, service), (client, endpoint), IN);
+        node.fares_as((client, service), (client, endpoint), IN);
         assert_eq!(MASQUERADE, node.marked());
-        node.becomes((endpoint, client), (service, client), OUT);
+        node.fares_as((endpoint, client), (service, client), OUT);
         assert_eq!(0, node.marked());
     }
 }
@@ -176,7 +176,7 @@ fn a_tail_that_comes_first_is_dropped_if_it_is_for_a_service() {
         // Another datagram's first one says nothing.
         let other = cut(&whole, 10, 24).unwrap();
         assert_eq!(lost, node.take(other[1].clone(), IN).0);
-        node.becomes((client, service), (client, endpoint), IN);
+        node.fares_as((client, service), (client, endpoint), IN);
     }
 }
 
@@ -203,7 +203,7 @@ fn a_tail_that_comes_first_passes_if_it_need_not_be_for_a_service() {
         assert_eq!(0, node.counted(Counter::DropFragment));
         assert!(node.counted(Counter::PassFragment) > 0);
         // In order they are served there as well.
-        node.becomes((client, door), (client, endpoint), IN);
+        node.fares_as((client, door), (client, endpoint), IN);
     }
 }
 
@@ -249,8 +249,8 @@ fn a_direct_datagram_is_not_taken_for_an_earlier_one_of_a_service() {
             let service = node.service(is_v6, 1, &[1]);
             let endpoint = SocketAddr::new(endpoint_addr(is_v6, 1), 8080);
             let (one, two) = (client(is_v6, 1, 1000), client(is_v6, 1, 1001));
-            node.becomes((one, service), (one, endpoint), IN);
-            node.becomes((endpoint, one), (service, one), OUT);
+            node.fares_as((one, service), (one, endpoint), IN);
+            node.fares_as((endpoint, one), (service, one), OUT);
             let from = SocketAddr::new(endpoint.ip(), port);
             for piece in pieces(&whole(proto, from, two, 0x1234), 0x1234) {
                 let passed = (Verdict::Pass, piece.clone());
@@ -271,7 +271,7 @@ fn an_identification_that_is_used_again_leads_where_the_new_datagram_goes() {
         let client = client(is_v6, 1, 1000);
         for (door, endpoint) in [(one, 1), (other, 2), (one, 1)] {
             let endpoint = SocketAddr::new(endpoint_addr(is_v6, endpoint), 8080);
-            node.becomes((client, door), (client, endpoint), IN);
+            node.fares_as((client, door), (client, endpoint), IN);
         }
     }
 }

@@ -26,7 +26,7 @@ const HARDWARE: [&str; 4] = ["capacity::", "cost::", "lottery::", "race::sets"];
 
 /// Connections through a Service, and whatever goes by how programs are attached.
 const NETWORK: [&str; 1] = ["paths::a_pod_reaches_an_endpoint_on_its_own_node"];
-const LONG_NETWORK: [&str; 1] = ["paths::"];
+const LONG_NETWORK: [&str; 2] = ["paths::", "sctp::"];
 
 /// An executable and what it is told to run.
 pub(super) struct Tests {
