@@ -89,17 +89,17 @@ fn new_flows_find_a_port_where_tens_of_thousands_are_taken() {
     // They count as open for half a minute, and with an answer for two.
     let open = if is_long() { 40_000 } else { 8_000 };
     let ports = std::sync::Mutex::new(BTreeSet::new());
-    let note = |answer: &Answer| {
+    let record = |answer: &Answer| {
         let is_new = ports.lock().unwrap().insert(answer.peer.port());
         assert!(is_new, "port {} is taken twice", answer.peer.port());
     };
-    draw(&scene.outside(), Protocol::Udp, door, open, &note).unwrap();
+    draw(&scene.outside(), Protocol::Udp, door, open, &record).unwrap();
     assert_eq!(open as usize, ports.lock().unwrap().len());
     for _ in 0..100 {
         let connection = Connection::open(&scene.client, door).unwrap();
         connection.reset().unwrap();
         let flow = Datagrams::open(&scene.client, door).unwrap();
-        note(&flow.ask().unwrap());
+        record(&flow.ask().unwrap());
     }
     assert_eq!(0, refused(&node));
     scene.assert_unnoticed(&[]);
