@@ -22,10 +22,12 @@ mod network {
     mod devices;
     mod direct;
     mod distribution;
+    mod door;
     mod eviction;
     mod exchange;
     mod external;
     mod foreign;
+    mod icmp_errors;
     mod kill_points;
     mod lab;
     mod late_attach;
@@ -39,6 +41,7 @@ mod network {
     mod order;
     mod paths;
     mod pinned;
+    mod pmtu;
     mod restart;
     mod reuse;
     mod scale;

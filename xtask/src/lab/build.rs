@@ -12,10 +12,13 @@ use super::network::{Between, Pods};
 use super::{Host, Lab, Namespace, command, firewall};
 
 mod bridged;
+mod detour;
 mod routed;
 mod tunnel;
 
 use self::bridged::BRIDGE;
+pub use self::detour::Side;
+pub(super) use self::detour::detour;
 pub(super) use self::tunnel::tunnel_services;
 
 /// Makes the bridge, the nodes and the client outside.
