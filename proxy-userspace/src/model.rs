@@ -115,6 +115,8 @@ impl fmt::Display for Protocol {
 pub struct Service {
     /// Its name.
     pub name: ObjectName,
+    /// When it was made, in seconds since 1970, if that is known.
+    pub created: Option<i64>,
     /// Its cluster IPs, at most one of each family.
     pub cluster_ips: Vec<IpAddr>,
     /// Its external IPs, whatever the policy for them is.
@@ -139,6 +141,7 @@ impl Service {
     pub const fn new(name: ObjectName, cluster_ips: Vec<IpAddr>, ports: Vec<ServicePort>) -> Self {
         Self {
             name,
+            created: None,
             cluster_ips,
             external_ips: Vec::new(),
             load_balancer_ips: Vec::new(),

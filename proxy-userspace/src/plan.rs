@@ -340,7 +340,8 @@ impl Plan {
     fn replan(&mut self, dirty: BTreeSet<ObjectName>, now: Duration) -> Outcome {
         let (entries, policy) = (&self.entries, &self.policy);
         let of_service = |name: &ObjectName| of_service(entries.get(name), policy);
-        let notices = self.ports.replan(dirty, of_service, now);
+        let created = |name: &ObjectName| entries.get(name)?.service.as_ref()?.created;
+        let notices = self.ports.replan(dirty, of_service, created, now);
         let mut outcome = Outcome::default();
         for (name, notices) in notices {
             self.report(&name, notices, &mut outcome);

@@ -171,8 +171,8 @@ pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) ->
     }
     let found = tables.touch(Tier::Established, path, kind, work.touch)
         || tables.touch(Tier::HalfOpen, path, kind, work.touch);
-    // What the table has lost is written again, except of a flow at its end.
-    if !found && !past.state.is_closing() {
+    // What the table has lost is written again, except of a flow that is over.
+    if !found && !past.state.is_closed() {
         tables.insert(work.tier, path, kind, past);
         // Or it was not lost, but moved up between the two looks.
         if work.tier == Tier::HalfOpen

@@ -5,7 +5,8 @@ use super::claim::retire;
 use super::direct::note_answer;
 use super::egress::is_remains;
 use super::flow::source_of;
-use super::lifetime::is_over;
+use super::lifetime::{is_over, may_go};
+use super::note::Event;
 use super::open::is_current;
 use super::origin::origin_of;
 use super::tables::{Past, Tables, find};
@@ -14,7 +15,7 @@ use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, Tier};
-use crate::net::Proto;
+use crate::net::tcp::Flags;
 
 /// Services with more endpoints than this are not searched for a lost client's half.
 pub const MAX_PROBES: u32 = 64;
@@ -63,30 +64,46 @@ pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
         && flow.new_src() == key.dst()
         && state.new_sport == key.dport()
         && state.new_dport == key.sport();
-    if !is_ours || !is_repairable(tables, key.proto(), tier, &state, work.event.now) {
+    let use_of = use_of(tables, tier, &state, &work.event);
+    if !is_ours || use_of == Use::Nothing {
         return Step::NONE;
     }
     work.path.read_reverse(&work.answer, flow);
-    tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
-    tables.count(Counter::Repaired);
+    if use_of == Use::Rebuild {
+        tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
+        tables.count(Counter::Repaired);
+    }
     work.goes_by_path();
     Step::REWRITE
 }
 
-/// Whether a half is good to rebuild others from.
+/// What a half is good for whose partner is lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Its partner is written again.
+    Rebuild,
+    /// It is at its end: a late packet still finds its way by it, and nothing is written, so that
+    /// it does not come to life again.
+    Follow,
+    /// Nothing.
+    Nothing,
+}
+
 #[inline(always)]
-fn is_repairable<F: Family, T: Tables<F>>(
-    tables: &T,
-    proto: Proto,
-    tier: Tier,
-    half: &FlowState,
-    now: u32,
-) -> bool {
-    // A late FIN must not revive a dead flow.
-    !half.marks.state().is_closing()
-        && !is_over(proto, tier, half, now)
+fn use_of<F: Family, T: Tables<F>>(tables: &T, tier: Tier, half: &FlowState, event: &Event) -> Use {
+    let proto = event.proto;
+    if !is_over(proto, tier, half, event.now) {
         // A datagram would leave an endpoint that is gone.
-        && (proto.connects() || is_current(tables, half))
+        let is_good = proto.connects() || is_current(tables, half);
+        return if is_good { Use::Rebuild } else { Use::Nothing };
+    }
+    // As long as the table keeps it: without it, the last segments of a connection would reach
+    // the peer untranslated, who resets what it was about to close.
+    let is_late = proto.connects()
+        && half.marks.state().is_closed()
+        && !event.flags.any(Flags::SYN)
+        && !may_go(proto, tier, half, event.now, false);
+    if is_late { Use::Follow } else { Use::Nothing }
 }
 
 /// What a half tells of its partner.
@@ -145,12 +162,15 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
             && flow.new_dst() == key.src()
             && state.new_dport == key.sport()
             && state.new_sport == key.dport();
-        if !is_ours || !is_repairable(tables, key.proto(), tier, &state, work.event.now) {
+        let use_of = use_of(tables, tier, &state, &work.event);
+        if !is_ours || use_of == Use::Nothing {
             continue;
         }
         work.path.read_forward(&work.answer, flow);
-        tables.insert(tier, &work.path, Kind::UNDNAT, past(&state, work.event.now));
-        tables.count(Counter::Repaired);
+        if use_of == Use::Rebuild {
+            tables.insert(tier, &work.path, Kind::UNDNAT, past(&state, work.event.now));
+            tables.count(Counter::Repaired);
+        }
         work.change = work.path.towards_client();
         return Step::REWRITE;
     }
@@ -196,16 +216,18 @@ fn repair_from_answer<F: Family, T: Tables<F>>(
         return Step::NONE;
     };
     let state = *flow.state();
-    let now = work.event.now;
+    let use_of = use_of(tables, tier, &state, &work.event);
     if state.marks.kind() != Kind::UNDNAT
         || !state.marks.flags().has(FlowFlags::HAIRPIN)
-        || !is_repairable(tables, work.key.proto(), tier, &state, now)
+        || use_of == Use::Nothing
     {
         return Step::NONE;
     }
     work.path.read_reverse(&work.answer, flow);
-    tables.insert(tier, &work.path, kind, past(&state, now));
-    tables.count(Counter::Repaired);
+    if use_of == Use::Rebuild {
+        tables.insert(tier, &work.path, kind, past(&state, work.event.now));
+        tables.count(Counter::Repaired);
+    }
     work.change = work.path.outcome(kind);
     // Out by the door it came in by, which is no bridge's way.
     work.hop = Hop::ELSEWHERE;

@@ -43,7 +43,9 @@ impl Convert for ApiService {
         external_ips.retain(has_family);
         let mut load_balancer_ips = load_balancer_ips(self, &mut left_out);
         load_balancer_ips.retain(has_family);
+        let created = self.metadata.creation_timestamp.as_ref();
         let service = Service {
+            created: created.map(|time| time.0.as_second()),
             external_ips,
             load_balancer_ips,
             source_ranges: source_ranges(spec)?,

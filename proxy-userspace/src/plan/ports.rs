@@ -90,10 +90,15 @@ impl Ports {
 
     /// Makes Services anew, and those that waited for something that becomes free by that. Returns
     /// what is to be said about each of them.
+    ///
+    /// What several of them want goes to the one that was made first, and to the first by name
+    /// where that is not known: a node that starts and sees them all at once comes to the same as
+    /// one that saw them come.
     pub(super) fn replan(
         &mut self,
         dirty: BTreeSet<ObjectName>,
         wanted: impl Fn(&ObjectName) -> Vec<Wanted>,
+        created: impl Fn(&ObjectName) -> Option<i64>,
         now: Duration,
     ) -> BTreeMap<ObjectName, Vec<Notice>> {
         let with_wanted = |name: ObjectName| {
@@ -116,6 +121,8 @@ impl Ports {
                 self.inherit(name, wanted);
             }
         }
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_by_cached_key(|(name, _)| created(name).unwrap_or(i64::MAX));
         let program = |(name, wanted)| {
             let notices = self.program(&name, wanted, now);
             (name, notices)

@@ -8,6 +8,7 @@ use super::testing::{Found, Tables, endpoint, service, slice};
 use super::*;
 use crate::model::{Endpoint, Family, Protocol};
 
+mod conflicts;
 mod node;
 mod properties;
 mod restart;

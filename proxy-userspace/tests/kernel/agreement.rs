@@ -268,7 +268,7 @@ fn random_packets_fare_alike_on_host_and_kernel() {
     }
     let count = match (is_emulated(), is_long()) {
         (true, false) => 5_000,
-        (true, true) => 50_000,
+        (true, true) => 20_000,
         (false, false) => 100_000,
         (false, true) => 1_000_000,
     };

@@ -152,7 +152,7 @@ fn what_carries_a_marked_packet_through_a_tunnel_has_no_mark() {
     assert_eq!(0, seen(node, "carrying"));
 }
 
-fn refused(from: &Host, target: SocketAddr) {
+pub(super) fn refused(from: &Host, target: SocketAddr) {
     let connect = || Ok(TcpStream::connect(target));
     let error = from.namespace.enter(connect).unwrap().unwrap_err();
     assert_eq!(
@@ -163,7 +163,7 @@ fn refused(from: &Host, target: SocketAddr) {
     );
 }
 
-fn refused_datagram(from: &Host, target: SocketAddr) {
+pub(super) fn refused_datagram(from: &Host, target: SocketAddr) {
     let ask = || {
         let any = SocketAddr::new(from.addresses.of(family_of(target)), 0);
         let socket = UdpSocket::bind(any)?;
@@ -190,7 +190,7 @@ const fn family_of(target: SocketAddr) -> Family {
 }
 
 /// Has a node answer whatever comes: else ICMP errors are limited to some a second.
-fn without_limits(node: &Host) {
+pub(super) fn without_limits(node: &Host) {
     let settings = ["ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"];
     let settings = settings.map(|name| (name.to_owned(), "0"));
     node.namespace.set(&settings).unwrap();

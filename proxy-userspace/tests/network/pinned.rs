@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use kube_lottery::dataplane::maps::Table;
 use kube_lottery::dataplane::tables::FamilyTables;
 use kube_lottery::dataplane::{Place, Tables};
 use kube_lottery::model::Family;
 use kube_lottery::plan::{Record, Snapshot, Socket};
 use proxy_common::abi::endpoint::Endpoint as _;
 use proxy_common::abi::flow::{Flow as _, FlowKey as _};
-use proxy_common::abi::{EndpointFlags, Family as AbiFamily, Kind, V4, V6};
+use proxy_common::abi::{Affinity, Counter, EndpointFlags, Family as AbiFamily, Kind, V4, V6};
 use proxy_common::lottery::{self, Random};
 use proxy_common::net::{Port, Proto};
 use xtask::lab::Host;
@@ -87,6 +88,33 @@ impl Live {
         evict_of(v4, random, chance) + evict_of(v6, random, chance)
     }
 
+    /// What the programs of the node have counted.
+    pub(super) fn count(&self, counter: Counter) -> u64 {
+        self.0.counters.get(counter).unwrap()
+    }
+
+    /// Lets time pass, in seconds, for what the node remembers of clients.
+    pub(super) fn age_clients(&mut self, seconds: u32) {
+        age(&mut self.0.v4.affinity, seconds);
+        age(&mut self.0.v6.affinity, seconds);
+    }
+
+    /// Takes a frontend out of the tables; whether there was one.
+    pub(super) fn take_away(&mut self, at: SocketAddr, proto: Proto) -> bool {
+        let port = Port::new(at.port());
+        let removed = match at.ip() {
+            IpAddr::V4(addr) => {
+                let key = V4::frontend_key(addr.into(), port, proto);
+                self.0.v4.frontends.remove(&key)
+            }
+            IpAddr::V6(addr) => {
+                let key = V6::frontend_key(addr.into(), port, proto);
+                self.0.v6.frontends.remove(&key)
+            }
+        };
+        removed.unwrap()
+    }
+
     /// The endpoints that new flows to a frontend are drawn from; nothing where they are being
     /// changed.
     pub(super) fn endpoints(&self, at: SocketAddr, proto: Proto) -> Option<BTreeSet<IpAddr>> {
@@ -115,6 +143,14 @@ impl Live {
                 (is_right && record.is_alive()).then(|| record.addr().into())
             })
             .collect()
+    }
+}
+
+fn age<K: bytemuck::Pod>(clients: &mut Table<K, Affinity>, seconds: u32) {
+    let all: Vec<_> = clients.iter().map(Result::unwrap).collect();
+    for (client, mut affinity) in all {
+        affinity.last_used = affinity.last_used.checked_sub(seconds).unwrap();
+        clients.insert(&client, &affinity).unwrap();
     }
 }
 

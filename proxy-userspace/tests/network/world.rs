@@ -21,6 +21,7 @@ pub(super) struct World {
     proxies: Vec<Proxy>,
     servers: Vec<Server>,
     pub(super) manifests: Manifests,
+    flags: Vec<String>,
     pub(super) lab: Lab,
 }
 
@@ -47,15 +48,27 @@ impl World {
             proxies: Vec::new(),
             servers: Vec::new(),
             manifests: Manifests::with_nodes(&lab, "manifests").unwrap(),
+            flags: Vec::new(),
             lab,
         })
+    }
+
+    /// Has `start` give every proxy these lines of `KubeProxyConfiguration`.
+    pub(super) fn configure(&mut self, lines: &str) {
+        let path = self.lab.folder().join("all.yaml");
+        let head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+        std::fs::write(&path, format!("{head}{lines}\n")).unwrap();
+        self.flags = vec!["--config".to_owned(), path.to_str().unwrap().to_owned()];
     }
 
     /// Starts the proxy on every node and waits until all are ready.
     pub(super) fn start(&mut self) {
         let first = self.proxies.len();
+        let flags: Vec<_> = self.flags.iter().map(String::as_str).collect();
         for node in self.lab.nodes() {
-            let proxy = self.lab.spawn_proxy(node, &binary(), &self.manifests, &[]);
+            let proxy = self
+                .lab
+                .spawn_proxy(node, &binary(), &self.manifests, &flags);
             self.proxies.push(proxy.unwrap());
         }
         for proxy in &mut self.proxies[first..] {

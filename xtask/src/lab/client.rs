@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_reuseaddr, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, connect_unspec, socket_with,
+};
 
 use super::Host;
 pub use super::wire::Answer;
@@ -76,6 +78,9 @@ impl Connection {
     /// Ends with a RST, which frees the port at once.
     pub fn reset(self) -> Result<()> {
         set_socket_linger(self.stream.get_ref(), Some(Duration::ZERO))?;
+        // Closing may not be enough: a process that another thread is just starting holds all
+        // that is open here, until it becomes another program.
+        connect_unspec(self.stream.get_ref())?;
         Ok(())
     }
 

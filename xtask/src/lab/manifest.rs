@@ -85,6 +85,12 @@ pub struct Service {
     pub port: u16,
     /// Port that endpoints serve.
     pub target_port: u16,
+    /// Node port, the same for both protocols.
+    pub node_port: Option<u16>,
+    /// Addresses of the load balancer in front of it.
+    pub balancer: Option<Addresses>,
+    /// More lines of its specification, such as `internalTrafficPolicy: Local`.
+    pub spec: Vec<String>,
     /// Who serves it.
     pub endpoints: Vec<Endpoint>,
 }
@@ -116,6 +122,9 @@ impl Service {
             addresses: Addresses::service(number),
             port: 80,
             target_port: 8080,
+            node_port: None,
+            balancer: None,
+            spec: Vec::new(),
             endpoints: Vec::new(),
         }
     }
@@ -124,6 +133,27 @@ impl Service {
     #[must_use]
     pub fn with(mut self, endpoints: impl IntoIterator<Item = Endpoint>) -> Self {
         self.endpoints.extend(endpoints);
+        self
+    }
+
+    /// The same with one more line of its specification.
+    #[must_use]
+    pub fn specified(mut self, line: &str) -> Self {
+        self.spec.push(line.to_owned());
+        self
+    }
+
+    /// The same with a node port.
+    #[must_use]
+    pub const fn at_node_port(mut self, port: u16) -> Self {
+        self.node_port = Some(port);
+        self
+    }
+
+    /// The same with a load balancer that has the `number`th addresses.
+    #[must_use]
+    pub const fn balanced(mut self, number: u8) -> Self {
+        self.balancer = Some(Addresses::service(number));
         self
     }
 
@@ -144,27 +174,46 @@ impl Service {
             addresses: Addresses { v4, v6 },
             port,
             target_port,
+            node_port,
+            balancer,
+            spec,
             ..
         } = self;
+        let kind = match (balancer, node_port) {
+            (Some(_), _) => "LoadBalancer",
+            (None, Some(_)) => "NodePort",
+            (None, None) => "ClusterIP",
+        };
         let mut yaml = format!(
             "apiVersion: v1
 kind: Service
 metadata: {{name: {name}, namespace: default}}
 spec:
-  type: ClusterIP
+  type: {kind}
   selector: {{app: {name}}}
   clusterIP: {v4}
   clusterIPs: [\"{v4}\", \"{v6}\"]
   ipFamilies: [IPv4, IPv6]
   ipFamilyPolicy: RequireDualStack
-  ports:
 "
         );
+        for line in spec {
+            let _ = writeln!(yaml, "  {line}");
+        }
+        yaml.push_str("  ports:\n");
+        let node_port = node_port.map_or_else(String::new, |port| format!(", nodePort: {port}"));
         for protocol in Protocol::ALL {
             let port_name = port_name(protocol);
             let _ = writeln!(
                 yaml,
-                "  - {{name: {port_name}, protocol: {protocol}, port: {port}, targetPort: {target_port}}}"
+                "  - {{name: {port_name}, protocol: {protocol}, port: {port}, \
+                 targetPort: {target_port}{node_port}}}"
+            );
+        }
+        if let Some(Addresses { v4, v6 }) = balancer {
+            let _ = writeln!(
+                yaml,
+                "status: {{loadBalancer: {{ingress: [{{ip: \"{v4}\"}}, {{ip: \"{v6}\"}}]}}}}"
             );
         }
         yaml
@@ -237,6 +286,24 @@ fn port_name(protocol: Protocol) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_has_the_type_that_its_addresses_need() {
+        let service = Service::new("web", 10).specified("internalTrafficPolicy: Local");
+        let yaml = service.yaml();
+        assert!(yaml.contains("  type: ClusterIP\n"));
+        assert!(yaml.contains("  internalTrafficPolicy: Local\n  ports:\n"));
+        let service = service.at_node_port(30_080);
+        let yaml = service.yaml();
+        assert!(yaml.contains("  type: NodePort\n"));
+        assert_eq!(
+            2,
+            yaml.matches("targetPort: 8080, nodePort: 30080}\n").count()
+        );
+        let yaml = service.balanced(20).yaml();
+        assert!(yaml.contains("  type: LoadBalancer\n"));
+        assert!(yaml.ends_with("ingress: [{ip: \"10.96.0.20\"}, {ip: \"fd00:10:96::14\"}]}}\n"));
+    }
 
     #[test]
     fn a_slice_lists_its_endpoints() {

@@ -4,6 +4,7 @@
 use std::format;
 
 use super::*;
+use crate::datapath::lifetime;
 
 /// A flow through a Service, of another pod or of the endpoint itself.
 struct Flow {
@@ -156,35 +157,78 @@ fn a_rebuilt_half_inherits_the_state() {
     });
 }
 
-/// A late packet must not bring back what is at its end, whichever way it goes, and a refresh must
-/// not either.
+/// The end of a connection, said by both sides or by one.
+fn ends(node: &mut Node, flow: &Flow, by_reset: bool) {
+    if by_reset {
+        flow.asks(node, RST);
+    } else {
+        flow.asks(node, FIN);
+        flow.answers(node, tcp("FA", 901, 102));
+    }
+}
+
+/// A late packet must not bring back what is over, whichever way it goes, and a refresh must not
+/// either. But it finds its way, so that neither side hears from a stranger.
 #[test]
-fn nothing_is_rebuilt_from_a_half_at_its_end() {
-    for end in [FIN, RST] {
+fn late_packets_find_their_way_by_what_is_left_and_nothing_is_rebuilt() {
+    for by_reset in [false, true] {
         every_loss(|node, flow, kind, what| {
             if node.proto == Proto::UDP {
                 return;
             }
-            flow.asks(node, end);
+            ends(node, flow, by_reset);
             node.lose_kind(kind);
-            let left = node.kinds();
             for late in [FIN, RST, tcp("FA", 901, 102)] {
-                let client = node.enters(flow.client, flow.service, late);
-                let _ = node.leaves(flow.seen, flow.endpoint, late);
-                let _ = node.enters(flow.endpoint, flow.seen, late);
-                let _ = node.leaves(flow.endpoint, flow.seen, late);
-                if kind == Kind::DNAT {
-                    assert_eq!(Err(Counter::DropInvalid), client, "{what}");
-                }
+                // Who sends on after its RST did not send that RST.
+                flow.asks(node, if by_reset { RST } else { late });
+                flow.answers(node, late);
             }
+            assert!(!node.kinds().contains(&kind), "{what}");
             node.later(5);
-            if kind != Kind::DNAT {
-                let _ = node.enters(flow.client, flow.service, ACK);
+            flow.asks(node, RST);
+            flow.answers(node, RST);
+            assert!(!node.kinds().contains(&kind), "{what}");
+            for counter in [Counter::Repaired, Counter::Loose, Counter::Direct] {
+                assert_eq!(0, node.counted(counter), "{what}: {}", counter.name());
             }
-            assert!(!node.kinds().contains(&kind), "{what}: {left:?}");
-            assert_eq!(0, node.counted(Counter::Repaired), "{what}");
         });
     }
+}
+
+/// What is older than the table keeps it leads nowhere.
+#[test]
+fn what_is_over_for_long_leads_no_packet() {
+    every_loss(|node, flow, kind, what| {
+        if node.proto != Proto::TCP || kind != Kind::DNAT {
+            return;
+        }
+        ends(node, flow, false);
+        node.lose_kind(kind);
+        node.later(lifetime::TCP_TIME_WAIT + 1);
+        let late = node.enters(flow.client, flow.service, FIN);
+        assert_eq!(Err(Counter::DropInvalid), late, "{what}");
+    });
+}
+
+/// A side that has said FIN still listens, for as long as the other has something to say.
+#[test]
+fn a_connection_that_is_closed_by_one_side_is_rebuilt() {
+    every_loss(|node, flow, kind, what| {
+        if node.proto != Proto::TCP {
+            return;
+        }
+        let before = node.kinds().len();
+        flow.asks(node, FIN);
+        node.lose_kind(kind);
+        for _ in 0..20 {
+            flow.answers(node, REPLY);
+            flow.asks(node, tcp("A", 102, 950));
+            node.later(5);
+        }
+        assert_eq!(before, node.kinds().len(), "{what}");
+        assert_eq!(1, node.counted(Counter::NewFlow), "{what}");
+        assert_eq!(0, node.counted(Counter::Loose), "{what}");
+    });
 }
 
 /// The endpoint left while the client's half was lost: a datagram does not follow the other half.

@@ -36,19 +36,6 @@ fn a_lost_endpoints_half_is_rebuilt_from_the_clients() {
 }
 
 #[test]
-fn a_flow_at_its_end_is_not_revived() {
-    let mut node = Node::new(Proto::TCP);
-    let service = node.service(false, 1, &[1]);
-    let client = client(false, 1, 40_000);
-    let endpoint = node.connect(client, service);
-    node.enters(client, service, FIN).unwrap();
-    node.leaves(endpoint, client, FIN).unwrap();
-    node.lose(Hook::INGRESS);
-    assert_eq!(Err(Counter::DropInvalid), node.enters(client, service, FIN));
-    assert_eq!(0, node.counted(Counter::Repaired));
-}
-
-#[test]
 fn the_refresh_of_one_half_rebuilds_the_other() {
     let mut node = Node::new(Proto::TCP);
     let service = node.service(false, 1, &[1]);

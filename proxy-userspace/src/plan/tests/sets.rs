@@ -33,7 +33,8 @@ impl Bench {
     fn ask_as(&mut self, name: &str, wanted: &Wanted, now: Duration) {
         let name = ObjectName::new("default", name);
         let all = |_: &ObjectName| vec![wanted.clone()];
-        self.ports.replan(BTreeSet::from([name]), all, now);
+        self.ports
+            .replan(BTreeSet::from([name]), all, |_| None, now);
     }
 
     fn carry_out(&mut self) -> Vec<Op> {
