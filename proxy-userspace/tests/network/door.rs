@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use xtask::lab::manifest::Service;
-use xtask::lab::{Addresses, Family};
+use xtask::lab::Family;
+use xtask::lab::manifest::{Endpoint, Service};
 
 use super::world::World;
 
@@ -18,42 +18,24 @@ pub(super) enum Door {
     Balancer,
 }
 
-const NODE_PORT: u16 = 30_080;
-/// As in the Services that tests make first.
-const CLUSTER: Addresses = Addresses::service(10);
-const BALANCER: Addresses = Addresses::service(20);
+/// A Service that has all of these, with one endpoint, and this policy for traffic from outside.
+pub(super) fn service(endpoint: Endpoint, policy: &str) -> Service {
+    Service::new("web", 10)
+        .at_node_port(30_080)
+        .balanced(20)
+        .specified(&format!("externalTrafficPolicy: {policy}"))
+        .with([endpoint])
+}
 
 impl Door {
-    /// Starts the proxies with a Service, the tenth, that has all of these, and this policy for
-    /// traffic from outside.
-    pub(super) fn open(self, world: &mut World, service: &Service, policy: &str) {
-        assert_eq!(CLUSTER, service.addresses);
-        world.manifests.write_service(service).unwrap();
-        let yaml = service.yaml();
-        let yaml = yaml.replace(
-            "  type: ClusterIP\n",
-            &format!("  type: LoadBalancer\n  externalTrafficPolicy: {policy}\n"),
-        );
-        let port = format!("targetPort: 8080, nodePort: {NODE_PORT}}}");
-        let yaml = yaml.replace("targetPort: 8080}", &port);
-        assert_eq!(2, yaml.matches("nodePort").count());
-        let status = format!(
-            "status: {{loadBalancer: {{ingress: [{{ip: \"{}\"}}, {{ip: \"{}\"}}]}}}}\n",
-            BALANCER.v4, BALANCER.v6
-        );
-        world
-            .manifests
-            .write("service-web", &(yaml + &status))
-            .unwrap();
-        world.start();
-    }
-
-    /// What clients connect to.
-    pub(super) fn target(self, world: &World, family: Family) -> SocketAddr {
-        match self {
-            Self::Cluster => (CLUSTER.of(family), 80).into(),
-            Self::NodePort => (world.lab.node(1).addresses.of(family), NODE_PORT).into(),
-            Self::Balancer => (BALANCER.of(family), 80).into(),
-        }
+    /// What clients of such a Service connect to.
+    pub(super) fn target(self, world: &World, service: &Service, family: Family) -> SocketAddr {
+        let node = world.lab.node(1).addresses;
+        let (addresses, port) = match self {
+            Self::Cluster => (service.addresses, service.port),
+            Self::NodePort => (node, service.node_port.unwrap()),
+            Self::Balancer => (service.balancer.unwrap(), service.port),
+        };
+        (addresses.of(family), port).into()
     }
 }

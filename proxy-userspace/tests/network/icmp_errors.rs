@@ -1,21 +1,18 @@
 //! ICMP errors about packets of a Service, and who hears of them.
 
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use proxy_common::datapath::memory::message::{Message, Quote};
 use proxy_common::net::Proto;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket};
+use rustix::net::ipproto;
 use xtask::lab::client::Datagrams;
 use xtask::lab::manifest::{Endpoint, Service};
 use xtask::lab::network::Network;
 use xtask::lab::{Family, Host};
 
-use super::door::Door;
+use super::door::{Door, service};
 use super::pmtu::between_the_nodes;
+use super::raw::Raw;
 use super::world::{World, serve};
 
 /// The kernel of an endpoint says so of a port that nobody listens at, as often as it is asked.
@@ -86,49 +83,31 @@ fn a_client_outside_is_told_that_nobody_listens_at_an_endpoint() {
         let endpoint = world.lab.pod(node).unwrap();
         tell_always(&endpoint);
         let at = Endpoint::new(&endpoint, &world.lab.node(node));
-        let service = Service::new("web", 10).with([at]);
-        Door::NodePort.open(&mut world, &service, policy);
+        let service = service(at, policy);
+        world.start_with(&service);
         let outside = world.lab.outside().clone();
         for family in Family::ALL {
             for door in [Door::NodePort, Door::Balancer] {
-                is_refused(&outside, door.target(&world, family));
+                is_refused(&outside, door.target(&world, &service, family));
             }
         }
         world.assert_unnoticed(&[&service]);
     }
 }
 
-/// A raw socket for the ICMP messages of a family.
-fn icmp(host: &Host, family: Family) -> OwnedFd {
-    let (kind, proto) = match family {
-        Family::V4 => (AddressFamily::INET, ipproto::ICMP),
-        Family::V6 => (AddressFamily::INET6, ipproto::ICMPV6),
+/// A socket for the ICMP messages of a family.
+fn icmp(host: &Host, family: Family) -> Raw {
+    let protocol = match family {
+        Family::V4 => ipproto::ICMP,
+        Family::V6 => ipproto::ICMPV6,
     };
-    let raw = || Ok(socket(kind, SocketType::RAW, Some(proto))?);
-    let socket = host.namespace.enter(raw).unwrap();
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).unwrap();
-    socket
+    Raw::new(host, host.addresses.of(family), protocol)
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The next message of this type and code, from its ICMP header on.
-fn hear(socket: &OwnedFd, family: Family, kind: [u8; 2]) -> Vec<u8> {
-    loop {
-        let mut bytes = vec![0; 2048];
-        let (_, length) = recv(socket, &mut bytes, RecvFlags::empty())
-            .map_err(io::Error::from)
-            .unwrap_or_else(|error| panic!("no {kind:?} over {family}: {error}"));
-        bytes.truncate(length);
-        // With IPv4, it comes with its header.
-        let message = match family {
-            Family::V4 => bytes.split_off(20),
-            Family::V6 => bytes,
-        };
-        if message[..2] == kind {
-            return message;
-        }
-    }
+/// An error as `frame` has it, from its ICMP header on.
+fn without_headers(mut frame: Vec<u8>) -> Vec<u8> {
+    let headers = if frame[12] == 8 { 34 } else { 54 };
+    frame.split_off(headers)
 }
 
 /// All errors but redirects.
@@ -155,21 +134,11 @@ fn tell(teller: &Host, hearer: &Host, quote: &Quote, after: &Quote) {
             rest: [0, 0, 5, 0],
             limit: 500,
         };
-        let headers = match family {
-            Family::V4 => 34,
-            Family::V6 => 54,
-        };
-        let said = message.frame(&quote.bytes()).split_off(headers);
-        let target = SocketAddr::new(message.to, 0);
-        sendto(&sender, &said, SendFlags::empty(), &target).unwrap();
-        let heard = hear(&receiver, family, *kind);
+        sender.send(message.to, &without_headers(message.frame(&quote.bytes())));
+        let mut all = std::iter::repeat_with(|| receiver.receive().1);
+        let heard = all.find(|heard| heard[..2] == *kind).unwrap();
         // But for the checksum, which the kernel has verified.
-        let expected = Message {
-            limit: 500,
-            ..message
-        }
-        .frame(&after.bytes())
-        .split_off(headers);
+        let expected = without_headers(message.frame(&after.bytes()));
         assert_eq!(expected[4..], heard[4..], "{kind:?} over {family}");
     }
 }
@@ -185,12 +154,12 @@ fn every_error_about_an_answer_reaches_the_endpoint() {
         let endpoint = world.lab.pod(1).unwrap();
         let _server = serve(&endpoint);
         let at = Endpoint::new(&endpoint, &world.lab.node(1));
-        let service = Service::new("web", 10).with([at]);
-        Door::NodePort.open(&mut world, &service, policy);
+        let service = service(at, policy);
+        world.start_with(&service);
         let outside = world.lab.outside().clone();
         for family in Family::ALL {
             for door in [Door::NodePort, Door::Balancer] {
-                let target = door.target(&world, family);
+                let target = door.target(&world, &service, family);
                 let flow = Datagrams::open(&outside, target).unwrap();
                 let answer = flow.ask().unwrap();
                 let client = SocketAddr::new(outside.addresses.of(family), port(&flow));
@@ -211,13 +180,13 @@ fn every_error_about_a_request_reaches_the_client() {
     };
     let [client, endpoint] = [1, 2].map(|node| world.lab.pod(node).unwrap());
     let _server = serve(&endpoint);
-    let service = Service::new("web", 10).with([Endpoint::new(&endpoint, &world.lab.node(2))]);
+    let service = service(Endpoint::new(&endpoint, &world.lab.node(2)), "Cluster");
     let outside = world.lab.outside().clone();
     let [router, _] = between_the_nodes(&world);
-    Door::NodePort.open(&mut world, &service, "Cluster");
+    world.start_with(&service);
     for family in Family::ALL {
         for (client, door) in [(&client, Door::Cluster), (&outside, Door::NodePort)] {
-            let target = door.target(&world, family);
+            let target = door.target(&world, &service, family);
             let flow = Datagrams::open(client, target).unwrap();
             let answer = flow.ask().unwrap();
             let own = SocketAddr::new(client.addresses.of(family), port(&flow));
@@ -240,17 +209,17 @@ fn a_redirect_reaches_nobody_by_way_of_a_service() {
     };
     let endpoint = world.lab.pod(1).unwrap();
     let _server = serve(&endpoint);
-    let service = Service::new("web", 10).with([Endpoint::new(&endpoint, &world.lab.node(1))]);
-    Door::NodePort.open(&mut world, &service, "Local");
+    let service = service(Endpoint::new(&endpoint, &world.lab.node(1)), "Local");
+    world.start_with(&service);
     let outside = world.lab.outside().clone();
     for (family, kind) in Family::ALL.into_iter().zip([[5, 1], [137, 0]]) {
-        let target = Door::NodePort.target(&world, family);
+        let target = Door::NodePort.target(&world, &service, family);
         let flow = Datagrams::open(&outside, target).unwrap();
         flow.ask().unwrap();
         let client = SocketAddr::new(outside.addresses.of(family), port(&flow));
         let quote = Quote::new(Proto::UDP, target, client);
-        let hears = icmp(&endpoint, family);
-        let speaks = icmp(&outside, family);
+        let receiver = icmp(&endpoint, family);
+        let sender = icmp(&outside, family);
         for kind in [kind, kinds(family)[0]] {
             let message = Message {
                 from: client.ip(),
@@ -259,18 +228,13 @@ fn a_redirect_reaches_nobody_by_way_of_a_service() {
                 rest: [0, 0, 5, 0],
                 limit: 500,
             };
-            let headers = if target.is_ipv4() { 34 } else { 54 };
-            let said = message.frame(&quote.bytes()).split_off(headers);
-            let to = SocketAddr::new(target.ip(), 0);
-            sendto(&speaks, &said, SendFlags::empty(), &to).unwrap();
+            sender.send(message.to, &without_headers(message.frame(&quote.bytes())));
         }
         // What was said after it is heard first.
-        let mut bytes = [0; 2048];
-        let header = if target.is_ipv4() { 20 } else { 0 };
         loop {
-            recv(&hears, &mut bytes, RecvFlags::empty()).unwrap();
-            assert_ne!(kind, bytes[header..header + 2], "{family}");
-            if bytes[header..header + 2] == kinds(family)[0] {
+            let heard = receiver.receive().1;
+            assert_ne!(kind, heard[..2], "{family}");
+            if heard[..2] == kinds(family)[0] {
                 break;
             }
         }

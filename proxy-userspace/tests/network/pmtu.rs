@@ -15,7 +15,7 @@ use xtask::lab::manifest::{Endpoint, Service};
 use xtask::lab::network::Network;
 use xtask::lab::{Family, Host, Side, observe};
 
-use super::door::Door;
+use super::door::{Door, service};
 use super::world::{World, serve};
 
 /// MTU of the link.
@@ -112,12 +112,12 @@ fn a_client_outside_learns_how_large_masqueraded_packets_may_be() {
         let endpoint = world.lab.pod(2).unwrap();
         let _server = serve(&endpoint);
         let at = Endpoint::new(&endpoint, &world.lab.node(2));
-        let service = Service::new("web", 10).with([at]);
+        let service = service(at, "Cluster");
         between_the_nodes(&world);
-        door.open(&mut world, &service, "Cluster");
+        world.start_with(&service);
         let outside = world.lab.outside().clone();
         for family in Family::ALL {
-            let target = door.target(&world, family);
+            let target = door.target(&world, &service, family);
             transfer(&outside, target, &endpoint, Learns::Client);
         }
         world.assert_unnoticed(&[&service]);
@@ -135,12 +135,12 @@ fn an_endpoint_learns_how_large_packets_to_a_client_outside_may_be() {
         let endpoint = world.lab.pod(1).unwrap();
         let _server = serve(&endpoint);
         let at = Endpoint::new(&endpoint, &world.lab.node(1));
-        let service = Service::new("web", 10).with([at]);
+        let service = service(at, "Local");
         before_the_node(&world);
-        door.open(&mut world, &service, "Local");
+        world.start_with(&service);
         let outside = world.lab.outside().clone();
         for family in Family::ALL {
-            let target = door.target(&world, family);
+            let target = door.target(&world, &service, family);
             transfer(&outside, target, &endpoint, Learns::Endpoint(&outside));
         }
         world.assert_unnoticed(&[&service]);
@@ -162,12 +162,12 @@ fn an_endpoint_learns_how_large_packets_to_a_masqueraded_client_may_be() {
         let endpoint = world.lab.pod(near).unwrap();
         let _server = serve(&endpoint);
         let at = Endpoint::new(&endpoint, &world.lab.node(near));
-        let service = Service::new("web", 10).with([at]);
+        let service = service(at, "Cluster");
         before_the_node(&world);
-        door.open(&mut world, &service, "Cluster");
+        world.start_with(&service);
         let (outside, node) = (world.lab.outside().clone(), world.lab.node(1));
         for family in Family::ALL {
-            let target = door.target(&world, family);
+            let target = door.target(&world, &service, family);
             transfer(&outside, target, &endpoint, Learns::Endpoint(&node));
         }
         world.assert_unnoticed(&[&service]);
@@ -182,12 +182,12 @@ fn on_both_sides_of_the_node_an_error_is_about_what_that_side_knows() {
     };
     let endpoint = world.lab.pod(1).unwrap();
     let _server = serve(&endpoint);
-    let service = Service::new("web", 10).with([Endpoint::new(&endpoint, &world.lab.node(1))]);
+    let service = service(Endpoint::new(&endpoint, &world.lab.node(1)), "Local");
     let [router, _] = before_the_node(&world);
-    Door::NodePort.open(&mut world, &service, "Local");
+    world.start_with(&service);
     let outside = world.lab.outside().clone();
     for family in Family::ALL {
-        let target = Door::NodePort.target(&world, family);
+        let target = Door::NodePort.target(&world, &service, family);
         let captures = [&router, &endpoint].map(|host| Capture::start(&host.namespace).unwrap());
         let mut open = Connection::open(&outside, target).unwrap();
         let client = open.answer().peer;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{add_namespaces, forward, harden, uplink, uplink_mac};
+use super::{add_namespaces, family_of, forward, harden, uplink, uplink_mac};
 use crate::lab::address::{Addresses, Family};
 use crate::lab::{Host, Lab, command, host};
 
@@ -61,13 +61,6 @@ pub(in crate::lab) fn detour(lab: &Lab, sides: [Side<'_>; 2], mtu: u16) -> Resul
     }
     let [near, far] = sides;
     for (own, opposite, router, end) in [(near, far, one, ENDS[1]), (far, near, other, ENDS[0])] {
-        let lead = |prefixes: &[String], gateway: Addresses| -> Vec<_> {
-            let family = |prefix: &String| Family::ALL[usize::from(prefix.contains(':'))];
-            let lines = prefixes
-                .iter()
-                .map(|prefix| format!("route replace {prefix} via {}", gateway.of(family(prefix))));
-            lines.collect()
-        };
         let mut lines = lead(opposite.prefixes, end);
         // Its own addresses are on the link already.
         let beyond = own
@@ -81,6 +74,14 @@ pub(in crate::lab) fn detour(lab: &Lab, sides: [Side<'_>; 2], mtu: u16) -> Resul
         command::ip(Some(own.host.namespace.name()), &lines)?;
     }
     Ok(routers)
+}
+
+fn lead(prefixes: &[String], gateway: Addresses) -> Vec<String> {
+    let lines = prefixes.iter().map(|prefix| {
+        let gateway = gateway.of(family_of(prefix));
+        format!("route replace {prefix} via {gateway}")
+    });
+    lines.collect()
 }
 
 fn is_own(host: &Host, prefix: &str) -> bool {
