@@ -24,6 +24,7 @@ mod network {
     mod devices;
     mod direct;
     mod distribution;
+    mod door;
     mod echo;
     mod eviction;
     mod exchange;
@@ -31,6 +32,7 @@ mod network {
     mod external_conflicts;
     mod flips;
     mod foreign;
+    mod icmp_errors;
     mod kill_points;
     mod lab;
     mod late_attach;
@@ -49,6 +51,7 @@ mod network {
     mod order;
     mod paths;
     mod pinned;
+    mod pmtu;
     mod port_clash;
     mod raw;
     mod recreated;
