@@ -258,7 +258,7 @@ fn exchange(client: (&Host, IpAddr), server: (&Host, IpAddr), to: SocketAddr) {
         connect(&socket, &to).unwrap();
         let mut socket = TcpStream::from(socket);
         assert_eq!(to, socket.peer_addr().unwrap());
-        for length in [1, 10, 1_000, 1_400, 4_000] {
+        for length in [1, 10, 1_000, 1_400, 4_000, 20_000, 60_000] {
             let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             socket.write_all(&sent).unwrap();
             let mut back = vec![0; length];
