@@ -229,7 +229,7 @@ fn stream(host: &Host, addr: IpAddr, port: u16) -> OwnedFd {
     let open = || {
         let socket = socket(family, SocketType::STREAM, Some(ipproto::SCTP))?;
         for which in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(&socket, which, Some(Duration::from_secs(60)))?;
+            set_socket_timeout(&socket, which, Some(Duration::from_mins(1)))?;
         }
         bind(&socket, &SocketAddr::new(addr, port))?;
         Ok(socket)
