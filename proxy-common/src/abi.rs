@@ -11,6 +11,7 @@ pub mod device;
 pub mod endpoint;
 pub mod family;
 pub mod flow;
+pub mod fragment;
 pub mod frontend;
 pub mod hop;
 pub mod marks;
@@ -29,6 +30,7 @@ pub use endpoint::{Endpoint4, Endpoint6, EndpointFlags, EndpointKey4, EndpointKe
 pub use endpoint::{Frontends4, Frontends6, Slot};
 pub use family::{Family, V4, V6};
 pub use flow::{Flow4, Flow6, FlowKey4, FlowKey6, FlowState, Hook, Kind, Tier};
+pub use fragment::{Fragment4, Fragment6, FragmentKey4, FragmentKey6};
 pub use frontend::{
     Empty, EndpointSet, Frontend, FrontendFlags, FrontendKey4, FrontendKey6, Origin,
 };
@@ -56,6 +58,8 @@ pub mod capacity {
     pub const HALF_OPEN: u32 = 32 * 1024;
     /// Clients whose last endpoint is remembered, per family.
     pub const AFFINITY: u32 = 64 * 1024;
+    /// Datagrams whose first fragment is remembered, per family.
+    pub const FRAGMENTS: u32 = 8 * 1024;
     /// Source ranges per family.
     pub const SOURCES: u32 = 64 * 1024;
     /// Devices; a bridge has at most 1,023 ports.

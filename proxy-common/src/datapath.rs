@@ -7,13 +7,16 @@
 //! The stack between the two hooks, conntrack included, sees one ordinary flow between client and
 //! endpoint, and never a Service address.
 
+pub mod aside;
 pub mod bridge;
 pub mod choose;
 pub mod claim;
 pub mod connect;
 pub mod direct;
 pub mod egress;
+pub mod extension;
 pub mod flow;
+pub mod fragment;
 pub mod frontend;
 pub mod header;
 pub mod icmp;
@@ -35,9 +38,8 @@ pub mod tables;
 pub mod verdict;
 pub mod work;
 
+pub use aside::{egress, ingress, port_ingress};
 pub use bridge::Seat;
-pub use egress::egress;
-pub use ingress::{ingress, port_ingress};
 pub use packet::Packet;
 pub use sweep::sweep;
 pub use tables::{Insert, Tables};

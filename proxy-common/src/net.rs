@@ -3,6 +3,7 @@
 pub mod addr;
 pub mod checksum;
 pub mod eth;
+pub mod fragment;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
@@ -12,3 +13,4 @@ pub mod udp;
 
 pub use addr::{Address, Ip4, Ip6, Port, Proto};
 pub use eth::Mac;
+pub use fragment::Piece;

@@ -6,11 +6,15 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 #[cfg(target_arch = "bpf")]
+mod aside;
+#[cfg(target_arch = "bpf")]
 mod atomic;
 #[cfg(target_arch = "bpf")]
 mod crc;
 #[cfg(target_arch = "bpf")]
 mod draw;
+#[cfg(target_arch = "bpf")]
+mod extension;
 #[cfg(target_arch = "bpf")]
 mod global;
 #[cfg(target_arch = "bpf")]

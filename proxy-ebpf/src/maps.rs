@@ -6,8 +6,9 @@ use aya_ebpf::maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{
     Affinity, AffinityKey4, AffinityKey6, Counter, Detector, Device, Endpoint4, Endpoint6,
-    EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4, FlowKey6, Frontend, FrontendKey4,
-    FrontendKey6, Frontends4, Frontends6, Meta, Seen, Slot, Source4, Source6, bits, capacity,
+    EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4, FlowKey6, Fragment4, Fragment6,
+    FragmentKey4, FragmentKey6, Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta,
+    Seen, Slot, Source4, Source6, bits, capacity,
 };
 
 #[map]
@@ -68,6 +69,13 @@ pub(crate) static HALF4: LruHashMap<FlowKey4, Flow4> =
 #[map]
 pub(crate) static HALF6: LruHashMap<FlowKey6, Flow6> =
     LruHashMap::with_max_entries(capacity::HALF_OPEN / 2, 0);
+
+#[map]
+pub(crate) static FRAGMENTS4: LruHashMap<FragmentKey4, Fragment4> =
+    LruHashMap::with_max_entries(capacity::FRAGMENTS, 0);
+#[map]
+pub(crate) static FRAGMENTS6: LruHashMap<FragmentKey6, Fragment6> =
+    LruHashMap::with_max_entries(capacity::FRAGMENTS, 0);
 
 #[map]
 pub(crate) static VIP_BITS: Array<u64> = Array::with_max_entries(bits::WORDS, 0);

@@ -14,11 +14,12 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::programs::TcContext;
 use bytemuck::Pod;
 use proxy_common::datapath::Packet;
+use proxy_common::datapath::extension::Chain;
 use proxy_common::datapath::packet::{NextHop, Route};
 use proxy_common::net::checksum::Difference;
-use proxy_common::net::{Address, Ip4, Ip6, Mac, Port};
+use proxy_common::net::{Address, Ip4, Ip6, Mac, Port, Proto};
 
-use crate::{crc, scratch};
+use crate::{crc, extension, scratch};
 
 /// `pkt_type` of a frame that is addressed to somebody else.
 const OTHER_HOST: u32 = 3;
@@ -32,6 +33,7 @@ const ERRORS: u32 = 1 << 31;
 /// `gso_size` of a packet that is cut where its fragments end (Linux 4.8).
 const GSO_BY_FRAGS: u32 = 0xffff;
 
+const RECOMPUTE_SUM: u64 = 1;
 const INVALIDATE_HASH: u64 = 1 << 1;
 const PSEUDO_HEADER: u64 = 1 << 4;
 /// Zero means "no checksum" and stays; a computed zero becomes 0xffff.
@@ -94,6 +96,15 @@ impl SkbPacket {
     fn is_cut_by_fragments(&self) -> bool {
         // SAFETY: the context of a running program.
         unsafe { (*self.skb).gso_size == GSO_BY_FRAGS }
+    }
+
+    #[inline(always)]
+    fn write<T: Pod>(&mut self, offset: usize, value: &T, flags: u64) -> Option<()> {
+        let len = size_of::<T>() as u32;
+        let (at, from) = (offset as u32, from_ref(value).cast());
+        // SAFETY: `value` is `len` bytes long; the helper checks the offset itself.
+        let result = unsafe { bpf_skb_store_bytes(self.skb, at, from, len, flags) };
+        (result == 0).then_some(())
     }
 
     #[inline(always)]
@@ -218,18 +229,12 @@ impl Packet for SkbPacket {
 
     #[inline(always)]
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()> {
-        let len = size_of::<T>() as u32;
-        // SAFETY: `value` is `len` bytes long; the helper checks the offset itself.
-        let result = unsafe {
-            bpf_skb_store_bytes(
-                self.skb,
-                offset as u32,
-                from_ref(&value).cast(),
-                len,
-                INVALIDATE_HASH,
-            )
-        };
-        (result == 0).then_some(())
+        self.write(offset, &value, INVALIDATE_HASH)
+    }
+
+    #[inline(always)]
+    fn store_summed<T: Pod>(&mut self, offset: usize, value: &T) -> Option<()> {
+        self.write(offset, value, INVALIDATE_HASH | RECOMPUTE_SUM)
     }
 
     #[inline(always)]
@@ -252,12 +257,14 @@ impl Packet for SkbPacket {
     }
 
     #[inline(always)]
-    fn fix_checksum6(&mut self, offset: usize, from: Ip6, to: Ip6, optional: bool) -> Option<()> {
-        let from: [u32; 4] = bytemuck::cast(from);
-        let mut to: [u32; 4] = bytemuck::cast(to);
-        let mut from = from;
-        // SAFETY: both arrays are 16 bytes long.
-        let diff = unsafe { bpf_csum_diff(from.as_mut_ptr(), 16, to.as_mut_ptr(), 16, 0) };
+    fn fix_checksum6(&mut self, offset: usize, from: &Ip6, to: &Ip6, optional: bool) -> Option<()> {
+        // From where they lie, as in `store_summed`. The helper writes to neither.
+        let (from, to) = (
+            from_ref(from).cast_mut().cast(),
+            from_ref(to).cast_mut().cast(),
+        );
+        // SAFETY: both addresses are 16 bytes long.
+        let diff = unsafe { bpf_csum_diff(from, 16, to, 16, 0) };
         if diff < 0 {
             return None;
         }
@@ -275,6 +282,11 @@ impl Packet for SkbPacket {
     ) -> Option<()> {
         let flags = 2 | optional_flag(optional);
         self.fix_l4(offset, from.wire().into(), to.wire().into(), flags)
+    }
+
+    #[inline(always)]
+    fn pass_over(&self, from: usize, next: Proto) -> Chain {
+        Chain::of_word(extension::pass_over(self.skb, from as u32, next.0.into()))
     }
 
     #[inline(always)]

@@ -52,6 +52,7 @@ parts!(
     direct "direct4" Direct,
     note_direct "note_direct4" NoteDirect,
     note_half "note_half4" NoteHalf,
+    note_fragment "note_fragment4" NoteFragment,
     quote "quote4" Quote,
 );
 parts!(
@@ -77,5 +78,6 @@ parts!(
     direct "direct6" Direct,
     note_direct "note_direct6" NoteDirect,
     note_half "note_half6" NoteHalf,
+    note_fragment "note_fragment6" NoteFragment,
     quote "quote6" Quote,
 );

@@ -53,7 +53,7 @@ fn inserted(result: Result<(), i32>) -> Insert {
 
 macro_rules! tables {
     ($family:ty, $frontends:ident, $endpoints:ident, $picks:ident, $reverse:ident, $flows:ident,
-     $half_open:ident, $affinity:ident, $sources:ident, $source:ident, $parts:ident) => {
+     $half_open:ident, $fragments:ident, $affinity:ident, $sources:ident, $source:ident, $parts:ident) => {
         impl Tables<$family> for Maps {
             #[inline(always)]
             fn may_be_frontend(&self, addr: <$family as Family>::Addr) -> bool {
@@ -292,6 +292,33 @@ macro_rules! tables {
             }
 
             #[inline(always)]
+            fn fragment(
+                &self,
+                key: &<$family as Family>::FragmentKey,
+            ) -> Option<&<$family as Family>::Fragment> {
+                // SAFETY: the borrow of `self` ends before the next change by this program. Another
+                // CPU may recycle the element: what is read then is another datagram's, as it may
+                // be of a fragment that comes too late.
+                unsafe { maps::$fragments.get(key) }
+            }
+
+            #[inline(always)]
+            fn note_fragment(
+                &mut self,
+                key: &<$family as Family>::FragmentKey,
+                fragment: &<$family as Family>::Fragment,
+            ) {
+                // The others of the datagram find nothing then.
+                let _noted = maps::$fragments.insert(key, fragment, ANY);
+            }
+
+            #[inline(always)]
+            fn forget_fragment(&mut self, key: &<$family as Family>::FragmentKey) {
+                // Mostly there is nothing to forget.
+                let _gone = maps::$fragments.remove(key);
+            }
+
+            #[inline(always)]
             fn device(&self, index: u32) -> Option<&Device> {
                 // SAFETY: the borrow of `self` ends before the next change by this program. What
                 // the controller writes meanwhile is another element.
@@ -323,6 +350,7 @@ macro_rules! tables {
                     Part::Direct => parts::$parts::direct(),
                     Part::NoteDirect => parts::$parts::note_direct(),
                     Part::NoteHalf => parts::$parts::note_half(),
+                    Part::NoteFragment => parts::$parts::note_fragment(),
                     Part::Quote => parts::$parts::quote(),
                 })
             }
@@ -383,8 +411,10 @@ macro_rules! tables {
 }
 
 tables!(
-    V4, FRONTENDS4, ENDPOINTS4, PICKS4, REVERSE4, FLOWS4, HALF4, AFFINITY4, SOURCES4, Source4, v4
+    V4, FRONTENDS4, ENDPOINTS4, PICKS4, REVERSE4, FLOWS4, HALF4, FRAGMENTS4, AFFINITY4, SOURCES4,
+    Source4, v4
 );
 tables!(
-    V6, FRONTENDS6, ENDPOINTS6, PICKS6, REVERSE6, FLOWS6, HALF6, AFFINITY6, SOURCES6, Source6, v6
+    V6, FRONTENDS6, ENDPOINTS6, PICKS6, REVERSE6, FLOWS6, HALF6, FRAGMENTS6, AFFINITY6, SOURCES6,
+    Source6, v6
 );

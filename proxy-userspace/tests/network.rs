@@ -32,9 +32,11 @@ mod network {
     mod external_conflicts;
     mod flips;
     mod foreign;
+    mod fragments;
     mod icmp_errors;
     mod kill_points;
     mod lab;
+    mod large;
     mod late_attach;
     mod local_policies;
     mod looking;

@@ -66,8 +66,12 @@ counters! {
     DropMidFlow = "drop-mid-flow", "dropped: a segment in the middle of an unknown connection (nf_conntrack_tcp_loose=0)";
     /// Dropped: packet could not be rewritten.
     DropRewrite = "drop-rewrite", "dropped: the kernel refused to rewrite the packet";
-    /// Passed: fragment towards a frontend.
-    PassFragment = "pass-fragment", "passed untouched: a fragment to or from a Service";
+    /// Dropped: fragment towards a frontend, its datagram's first one not seen.
+    DropFragment = "drop-fragment", "dropped: a fragment to a Service, before or without the first one of its datagram";
+    /// Dropped: first fragment that cannot be translated.
+    DropFragmentHead = "drop-fragment-head", "dropped: a first fragment to or from a Service that ends before its ports, or SCTP's with another port";
+    /// Passed: fragment towards one of the node's addresses, its datagram's first one not seen.
+    PassFragment = "pass-fragment", "passed untouched: a fragment to an address of the node, before or without the first one of its datagram";
     /// Passed: protocol that is not translated.
     PassProtocol = "pass-protocol", "passed untouched: a protocol that is not translated";
     /// An ICMP error was translated.

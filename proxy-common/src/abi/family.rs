@@ -9,6 +9,7 @@ use super::endpoint::{
     Endpoint, Endpoint4, Endpoint6, EndpointKey4, EndpointKey6, Frontends4, Frontends6,
 };
 use super::flow::{Flow, Flow4, Flow6, FlowKey, FlowKey4, FlowKey6};
+use super::fragment::{Fragment, Fragment4, Fragment6, FragmentKey, FragmentKey4, FragmentKey6};
 use super::frontend::{FrontendKey4, FrontendKey6};
 use super::source::{Source4, Source6};
 use crate::net::{Address, Ip4, Ip6, Port, Proto};
@@ -29,6 +30,10 @@ pub trait Family: Copy + 'static {
     type FlowKey: FlowKey<Addr = Self::Addr>;
     /// Value of the flow maps.
     type Flow: Flow<Addr = Self::Addr>;
+    /// Key of the map of datagrams in fragments.
+    type FragmentKey: FragmentKey<Addr = Self::Addr>;
+    /// Value of that map.
+    type Fragment: Fragment<Addr = Self::Addr>;
     /// Key of the map of clients.
     type AffinityKey: Pod + Eq + core::hash::Hash;
     /// Data of the keys of the trie of source ranges.
@@ -66,6 +71,7 @@ pub struct V6;
 macro_rules! family {
     ($name:ident, $is_v6:literal, $addr:ty, $frontend_key:ident, $endpoint:ident,
      $endpoint_key:ident, $frontends:ident, $flow_key:ident, $flow:ident,
+     $fragment_key:ident, $fragment:ident,
      $affinity_key:ident, $source:ident, $contains:ident,
      $network:ident, $networks:ident) => {
         impl Family for $name {
@@ -76,6 +82,8 @@ macro_rules! family {
             type Frontends = $frontends;
             type FlowKey = $flow_key;
             type Flow = $flow;
+            type FragmentKey = $fragment_key;
+            type Fragment = $fragment;
             type AffinityKey = $affinity_key;
             type Source = $source;
             type Network = $network;
@@ -130,6 +138,8 @@ family!(
     Frontends4,
     FlowKey4,
     Flow4,
+    FragmentKey4,
+    Fragment4,
     AffinityKey4,
     Source4,
     contains4,
@@ -146,6 +156,8 @@ family!(
     Frontends6,
     FlowKey6,
     Flow6,
+    FragmentKey6,
+    Fragment6,
     AffinityKey6,
     Source6,
     contains6,

@@ -119,6 +119,8 @@ pub trait FlowKey: Pod + Eq + core::hash::Hash + core::fmt::Debug {
         proto: Proto,
         hook: Hook,
     );
+    /// Both addresses where they lie, the source first.
+    fn addrs(&self) -> (&Self::Addr, &Self::Addr);
     /// Source address of the packets.
     fn src(&self) -> Self::Addr;
     /// Destination address of the packets.
@@ -204,6 +206,11 @@ macro_rules! flow {
                 self.proto = proto;
                 self.hook = hook;
                 self.zone = 0;
+            }
+
+            #[inline(always)]
+            fn addrs(&self) -> (&$addr, &$addr) {
+                (&self.src, &self.dst)
             }
 
             #[inline(always)]

@@ -2,8 +2,8 @@
 
 use super::direct;
 use super::flow::source_of;
+use super::fragment;
 use super::header::{Transport, Wire};
-use super::icmp;
 use super::ingress::drop;
 use super::lifetime;
 use super::note::{Event, Sender, is_quiet};
@@ -15,24 +15,30 @@ use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{Counter, Family, FlowState, Hook, Kind, Tier, V4, V6};
-use crate::net::eth;
 use crate::net::tcp::Flags;
+use crate::net::{Piece, eth};
 
-/// Handles a packet that is about to leave, its network header at `network` bytes.
+/// Handles a packet that is about to leave, its network header at `network` bytes; nothing to say
+/// if it is one of the rare ones, see [`super::aside`].
 #[inline(always)]
-pub fn egress<P, T, R>(packet: &mut P, tables: &mut T, room: &mut R, network: usize) -> Verdict
+pub fn egress<P, T, R>(
+    packet: &mut P,
+    tables: &mut T,
+    room: &mut R,
+    network: usize,
+) -> Option<Verdict>
 where
     P: Packet,
     T: Tables<V4> + Tables<V6>,
     R: Room<V4> + Room<V6>,
 {
     if packet.has_vlan() {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     }
     match packet.protocol() {
         eth::IPV4 => of_family::<V4, P, T, R>(packet, tables, room, network),
         eth::IPV6 => of_family::<V6, P, T, R>(packet, tables, room, network),
-        _ => Verdict::Pass,
+        _ => Some(Verdict::Pass),
     }
 }
 
@@ -42,38 +48,36 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     tables: &mut T,
     room: &mut R,
     offset: usize,
-) -> Verdict {
+) -> Option<Verdict> {
     let Some(network) = F::network(packet, offset) else {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     };
-    if network.proto == F::ICMP && !network.is_fragment {
+    if network.proto == F::ICMP && network.piece == Piece::Whole {
         // From anybody on the way to the endpoint, or the endpoint itself.
-        let Some(work) = room.work() else {
-            return Verdict::Pass;
-        };
-        return icmp::translate(packet, tables, work, &network, Hook::EGRESS)
-            .unwrap_or(Verdict::Pass);
+        return None;
     }
     if !tables.may_be_endpoint(network.src) {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     }
-    if network.is_fragment {
-        tables.count(Counter::PassFragment);
-        return Verdict::Pass;
+    if network.piece == Piece::Later {
+        return None;
     }
     // Unlike at ingress, other protocols of an endpoint's address are nothing remarkable.
     let Some(transport) = Transport::read(packet, &network) else {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     };
     // What an endpoint's pod sends as somebody's client comes from other ports than it serves. Only
     // what it sends to itself does as well.
     if !tables.may_be_served(network.src, transport.sport, network.proto)
         && network.src != network.dst
     {
-        return Verdict::Pass;
+        return match network.piece {
+            Piece::First => None,
+            _ => Some(Verdict::Pass),
+        };
     }
     let Some(work) = room.work() else {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     };
     work.key.fill(
         (&network.src, &network.dst),
@@ -83,13 +87,21 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     );
     work.device = packet.device();
     work.event = Event::new(Sender::Endpoint, &transport, tables.now());
-    if decide(tables, work) != Step::REWRITE {
-        return Verdict::Pass;
+    fragment::meet(packet, work, &network, (Hook::EGRESS, true));
+    let mut step = decide(tables, work);
+    if work.piece == Piece::First {
+        step = fragment::begin(tables, work, step);
+        if let Some(reason) = step.dropped() {
+            return Some(drop(tables, reason));
+        }
+    }
+    if step != Step::REWRITE {
+        return Some(Verdict::Pass);
     }
     let place = network.place(&transport);
     match rewrite::<F, P>(packet, &place, &work.key, Side::Source, &work.change) {
-        Some(()) => Verdict::Rewritten,
-        None => drop(tables, Counter::DropRewrite),
+        Some(()) => Some(Verdict::Rewritten),
+        None => Some(drop(tables, Counter::DropRewrite)),
     }
 }
 

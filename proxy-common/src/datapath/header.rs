@@ -1,15 +1,16 @@
 //! From bytes to a tuple: what the data path reads of a packet.
 
+use super::extension::is_passed_over;
 use super::packet::{NextHop, Packet, Route};
 use super::quote::Quotes;
 use super::rewrite::Place;
 use crate::abi::{Family, V4, V6};
 use crate::net::ipv4::{self, Ipv4Header};
-use crate::net::ipv6::{self, Ipv6Header};
+use crate::net::ipv6::{self, FragmentHeader, Ipv6Header};
 use crate::net::sctp::{self, Chunk, SctpHeader};
 use crate::net::tcp::{self, TcpHeader};
 use crate::net::udp::{self, UdpHeader};
-use crate::net::{Port, Proto};
+use crate::net::{Piece, Port, Proto};
 
 /// The network header of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +27,10 @@ pub struct Network<F: Family> {
     pub payload: usize,
     /// Length of the transport header and what follows, in bytes, as the network header has it.
     pub len: u32,
-    /// Whether the packet is a piece of a datagram.
-    pub is_fragment: bool,
+    /// Which piece of a datagram it is.
+    pub piece: Piece,
+    /// Offset of the header that tells which datagram, in bytes, if it is not the only piece.
+    pub fragment: usize,
 }
 
 impl<F: Family> Network<F> {
@@ -41,11 +44,25 @@ impl<F: Family> Network<F> {
             checksum: transport.checksum,
         }
     }
+
+    /// Offset of what follows the packet, in bytes, as the network header has it.
+    #[inline(always)]
+    pub const fn end(&self) -> usize {
+        self.payload + self.len as usize
+    }
+
+    /// Whether a first fragment ends before the ports that it should have: its header cannot be
+    /// read, and the others would tell as little.
+    #[inline(always)]
+    pub const fn is_cut_short(&self) -> bool {
+        matches!(self.piece, Piece::First)
+            && matches!(self.proto, Proto::TCP | Proto::UDP | Proto::SCTP)
+    }
 }
 
 impl<F: Wire> Network<F> {
     /// Whether conntrack would take a packet of a protocol that is not translated for the first
-    /// one of something. Those behind IPv6 extension headers are not looked at.
+    /// one of something.
     #[inline(always)]
     pub fn begins<P: Packet>(&self, packet: &P) -> bool {
         match (F::IS_V6, self.proto) {
@@ -72,13 +89,30 @@ pub trait Wire: Quotes {
     /// Reads the network header at `offset`; `None` if there is none.
     fn network<P: Packet>(packet: &mut P, offset: usize) -> Option<Network<Self>>;
 
+    /// What all pieces of the packet's datagram have in common beside the addresses: identification,
+    /// as it stands in the header, and protocol.
+    fn datagram<P: Packet>(packet: &P, network: &Network<Self>) -> Option<(u32, Proto)>;
+
+    /// Writes an address of the header that starts at `network`, of a packet without a transport
+    /// header: it replaces `from` at `offset`.
+    fn replace_address<P: Packet>(
+        packet: &mut P,
+        network: usize,
+        offset: usize,
+        from: Self::Addr,
+        to: &Self::Addr,
+    ) -> Option<()>;
+
+    /// Writes an address for which [`Wire::fix_checksums`] has been called.
+    fn store_address<P: Packet>(packet: &mut P, offset: usize, to: &Self::Addr) -> Option<()>;
+
     /// Corrects the header's and the payload's checksum for a changed address.
     fn fix_checksums<P: Packet>(
         packet: &mut P,
         network: usize,
         transport: Checksum,
-        from: Self::Addr,
-        to: Self::Addr,
+        from: &Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()>;
 
     /// Where the kernel would send a packet next.
@@ -104,8 +138,32 @@ impl Wire for V4 {
             offset,
             payload: offset + len,
             len: u32::from(u16::from_be(header.total_len)).saturating_sub(len as u32),
-            is_fragment: header.is_fragment(),
+            piece: header.piece(),
+            fragment: offset,
         })
+    }
+
+    #[inline(always)]
+    fn datagram<P: Packet>(packet: &P, network: &Network<Self>) -> Option<(u32, Proto)> {
+        let id: u16 = packet.load(network.fragment + ipv4::ID)?;
+        Some((u32::from(id), network.proto))
+    }
+
+    #[inline(always)]
+    fn replace_address<P: Packet>(
+        packet: &mut P,
+        network: usize,
+        offset: usize,
+        from: Self::Addr,
+        to: &Self::Addr,
+    ) -> Option<()> {
+        packet.fix_header_checksum(network + ipv4::CHECK, from, *to)?;
+        packet.store(offset, *to)
+    }
+
+    #[inline(always)]
+    fn store_address<P: Packet>(packet: &mut P, offset: usize, to: &Self::Addr) -> Option<()> {
+        packet.store(offset, *to)
     }
 
     #[inline(always)]
@@ -113,14 +171,14 @@ impl Wire for V4 {
         packet: &mut P,
         network: usize,
         transport: Checksum,
-        from: Self::Addr,
-        to: Self::Addr,
+        from: &Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()> {
         // No pseudo header is in a CRC.
         if !transport.is_crc {
-            packet.fix_checksum4(transport.offset, from, to, transport.optional)?;
+            packet.fix_checksum4(transport.offset, *from, *to, transport.optional)?;
         }
-        packet.fix_header_checksum(network + ipv4::CHECK, from, to)
+        packet.fix_header_checksum(network + ipv4::CHECK, *from, *to)
     }
 
     #[inline(always)]
@@ -140,15 +198,49 @@ impl Wire for V6 {
         if !header.is_v6() {
             return None;
         }
-        Some(Network {
+        let mut network = Network {
             src: header.src,
             dst: header.dst,
             proto: header.next,
             offset,
             payload: offset + ipv6::LEN,
             len: u32::from(u16::from_be(header.payload_len)),
-            is_fragment: header.next == Proto(44),
-        })
+            piece: Piece::Whole,
+            fragment: 0,
+        };
+        if is_passed_over(header.next) {
+            let chain = packet.pass_over(network.payload, header.next);
+            network.fragment = network.payload + chain.fragment();
+            let passed = chain.offset().saturating_sub(network.payload);
+            network.len = network.len.saturating_sub(passed as u32);
+            network.payload = chain.offset();
+            network.proto = chain.proto();
+            network.piece = chain.piece();
+            packet.ready(network.payload + size_of::<TcpHeader>());
+        }
+        Some(network)
+    }
+
+    #[inline(always)]
+    fn datagram<P: Packet>(packet: &P, network: &Network<Self>) -> Option<(u32, Proto)> {
+        let header: FragmentHeader = packet.load(network.fragment)?;
+        Some((header.id, header.next))
+    }
+
+    #[inline(always)]
+    fn replace_address<P: Packet>(
+        packet: &mut P,
+        _network: usize,
+        offset: usize,
+        _from: Self::Addr,
+        to: &Self::Addr,
+    ) -> Option<()> {
+        packet.store_summed(offset, to)
+    }
+
+    #[inline(always)]
+    fn store_address<P: Packet>(packet: &mut P, offset: usize, to: &Self::Addr) -> Option<()> {
+        packet.store_summed(offset, to)
     }
 
     #[inline(always)]
@@ -156,8 +248,8 @@ impl Wire for V6 {
         packet: &mut P,
         _network: usize,
         transport: Checksum,
-        from: Self::Addr,
-        to: Self::Addr,
+        from: &Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()> {
         if transport.is_crc {
             return Some(());

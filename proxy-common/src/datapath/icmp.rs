@@ -24,11 +24,11 @@ use super::quote::{Place, Ports};
 use super::rewrite::word;
 use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
-use super::work::{Part, Work};
+use super::work::Work;
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{Counter, Family, Hook, Kind, Tier};
 use crate::net::checksum::Difference;
-use crate::net::{Address as _, Proto, icmp, ipv4};
+use crate::net::{Address as _, Piece, Proto, icmp, ipv4};
 
 /// The checksums of a quoted packet: as they are, then as they have to be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,27 +43,36 @@ pub struct Sums {
     pub difference: Difference,
 }
 
-/// Translates an ICMP error; `None` if the packet is none.
+/// Whether a packet is an ICMP error. Nobody cuts those.
 #[inline(always)]
-pub(super) fn translate<F: Wire, P: Packet, T: Tables<F>>(
-    packet: &mut P,
+pub(super) fn is_error<F: Wire, P: Packet>(packet: &P, network: &Network<F>) -> bool {
+    let is_message = network.proto == F::ICMP && network.piece == Piece::Whole;
+    is_message && packet.read(network.payload).is_some_and(F::is_error)
+}
+
+/// Looks at an ICMP error between the addresses in `work.answer`: nothing to say before
+/// [`super::work::Part::Quote`] is asked for the flow of what it quotes, whose answer is for
+/// [`translate`].
+///
+/// Whoever calls asks in between, so that the three do not take room on the stack together.
+#[inline(always)]
+pub(super) fn inspect<F: Wire, P: Packet, T: Tables<F>>(
+    packet: &P,
     tables: &mut T,
     work: &mut Work<F>,
     network: &Network<F>,
     hook: Hook,
 ) -> Option<Verdict> {
-    if network.proto != F::ICMP || !F::is_error(packet.read(network.payload)?) {
-        return None;
-    }
     let Some(quoted) = F::quoted(packet, network.payload + icmp::LEN) else {
         return Some(Verdict::Pass);
     };
     // An error goes to whom it quotes.
-    if quoted.src != network.dst || (hook == Hook::EGRESS && !tables.may_be_endpoint(quoted.dst)) {
+    if quoted.src != work.answer.dst()
+        || (hook == Hook::EGRESS && !tables.may_be_endpoint(quoted.dst))
+    {
         return Some(Verdict::Pass);
     }
-    let end = network.payload + network.len as usize;
-    let Some((place, ports)) = quoted.place(packet, end) else {
+    let Some((place, ports)) = quoted.place(packet, network.end()) else {
         if quoted.may_be_translated() {
             tables.count(Counter::PassIcmpError);
         }
@@ -80,13 +89,24 @@ pub(super) fn translate<F: Wire, P: Packet, T: Tables<F>>(
     work.sums.header = quoted.check;
     work.sums.transport = transport.unwrap_or(0);
     work.sums.has_transport = transport.is_some();
-    if tables.part(Part::Quote, work) != Step::REWRITE {
-        return Some(Verdict::Pass);
-    }
-    Some(match rewrite(packet, work, network, &place, hook) {
+    None
+}
+
+/// Translates an ICMP error whose flow was found.
+#[inline(always)]
+pub(super) fn translate<F: Wire, P: Packet, T: Tables<F>>(
+    packet: &mut P,
+    tables: &mut T,
+    work: &Work<F>,
+    network: &Network<F>,
+    hook: Hook,
+) -> Verdict {
+    let quoted = F::quoted(packet, network.payload + icmp::LEN);
+    let place = quoted.and_then(|quoted| quoted.place(packet, network.end()));
+    match place.and_then(|(place, _)| rewrite(packet, work, network, &place, hook)) {
         Some(()) => Verdict::Rewritten,
         None => drop(tables, Counter::DropRewrite),
-    })
+    }
 }
 
 /// The checksum of a quoted transport header, if the quote has it and it is a sum.
@@ -185,16 +205,17 @@ fn rewrite<F: Wire, P: Packet>(
     if place.is_crc && place.has_check {
         fix_crc(packet, work, place, check)?;
     }
+    let ((src, dst), (own_src, own_dst)) = (key.addrs(), work.answer.addrs());
     let (own, from) = if is_in {
-        (network.dst, key.dst())
+        (own_dst, dst)
     } else {
-        (network.src, key.src())
+        (own_src, src)
     };
     if own != from {
         return Some(());
     }
-    F::readdress(packet, network.offset, check, from, change.addr)?;
-    packet.store(network.offset + own_at, change.addr)
+    F::readdress(packet, network.offset, check, from, &change.addr)?;
+    F::store_address(packet, network.offset + own_at, &change.addr)
 }
 
 /// Corrects the checksum of a quoted SCTP packet for its ports, and for that the ICMP message's own

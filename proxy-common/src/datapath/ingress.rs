@@ -3,9 +3,9 @@
 use super::bridge::{Seat, is_passing_by, steer};
 use super::direct::{self, open_direct};
 use super::flow::destination_of;
+use super::fragment;
 use super::frontend::frontend_for;
-use super::header::{Network, Transport, Wire};
-use super::icmp;
+use super::header::{Transport, Wire};
 use super::lifetime::{self, is_stale};
 use super::note::{Event, Sender, is_quiet};
 use super::open::{is_current, is_spent, open};
@@ -16,12 +16,17 @@ use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, V4, V6};
-use crate::net::{Port, eth};
-use bytemuck::Zeroable as _;
+use crate::net::{Piece, eth};
 
-/// Handles a packet that came in, its network header at `network` bytes.
+/// Handles a packet that came in, its network header at `network` bytes; nothing to say if it is
+/// one of the rare ones, see [`super::aside`].
 #[inline(always)]
-pub fn ingress<P, T, R>(packet: &mut P, tables: &mut T, room: &mut R, network: usize) -> Verdict
+pub fn ingress<P, T, R>(
+    packet: &mut P,
+    tables: &mut T,
+    room: &mut R,
+    network: usize,
+) -> Option<Verdict>
 where
     P: Packet,
     T: Tables<V4> + Tables<V6>,
@@ -29,14 +34,19 @@ where
 {
     // The device of that VLAN has a program of its own, and overheard frames are nobody's.
     if packet.has_vlan() || packet.is_for_other_host() {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     }
     by_family(packet, tables, room, network, Seat::Device)
 }
 
-/// Handles a packet that came in by a port of a bridge.
+/// Handles a packet that came in by a port of a bridge; nothing to say as above.
 #[inline(always)]
-pub fn port_ingress<P, T, R>(packet: &mut P, tables: &mut T, room: &mut R, seat: Seat) -> Verdict
+pub fn port_ingress<P, T, R>(
+    packet: &mut P,
+    tables: &mut T,
+    room: &mut R,
+    seat: Seat,
+) -> Option<Verdict>
 where
     P: Packet,
     T: Tables<V4> + Tables<V6>,
@@ -44,7 +54,7 @@ where
 {
     // To a port, frames for its bridge are overheard ones.
     if packet.has_vlan() {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     }
     by_family(packet, tables, room, eth::LEN, seat)
 }
@@ -56,7 +66,7 @@ fn by_family<P, T, R>(
     room: &mut R,
     network: usize,
     seat: Seat,
-) -> Verdict
+) -> Option<Verdict>
 where
     P: Packet,
     T: Tables<V4> + Tables<V6>,
@@ -65,7 +75,7 @@ where
     match packet.protocol() {
         eth::IPV4 => of_family::<V4, P, T, R>(packet, tables, room, network, seat),
         eth::IPV6 => of_family::<V6, P, T, R>(packet, tables, room, network, seat),
-        _ => Verdict::Pass,
+        _ => Some(Verdict::Pass),
     }
 }
 
@@ -76,31 +86,31 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     room: &mut R,
     offset: usize,
     seat: Seat,
-) -> Verdict {
+) -> Option<Verdict> {
     let Some(network) = F::network(packet, offset) else {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     };
     let is_service = tables.may_be_frontend(network.dst);
     if !is_service && !tables.may_be_endpoint(network.dst) {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     }
     if is_passing_by(seat, packet, tables) {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     }
-    if network.is_fragment {
-        return untranslated(tables, is_service, Counter::PassFragment);
+    if network.piece == Piece::Later {
+        // Of what goes straight to an endpoint, only ports change.
+        return if is_service {
+            None
+        } else {
+            Some(Verdict::Pass)
+        };
     }
     let Some(work) = room.work() else {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     };
-    let Some(transport) = Transport::read(packet, &network) else {
-        if let Some(verdict) = icmp::translate(packet, tables, work, &network, Hook::INGRESS) {
-            return cross(packet, tables, work, seat, verdict);
-        }
-        return other_protocol(packet, tables, work, &network, is_service);
-    };
+    let transport = Transport::read(packet, &network)?;
     if !is_service && direct::is_no_concern(tables, &network, &transport, work) {
-        return Verdict::Pass;
+        return Some(Verdict::Pass);
     }
     work.key.fill(
         (&network.src, &network.dst),
@@ -110,73 +120,24 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     );
     work.event = Event::new(Sender::Client, &transport, tables.now());
     work.device = packet.device();
-    let step = decide(tables, work, seat);
+    fragment::meet(packet, work, &network, (Hook::INGRESS, is_service));
+    let mut step = decide(tables, work, seat);
     if seat.is_port() && step == Step::REWRITE && steer(packet, tables, work).is_none() {
-        return drop(tables, Counter::DropRewrite);
+        return Some(drop(tables, Counter::DropRewrite));
     }
-    finish(packet, tables, work, &network.place(&transport), step)
-}
-
-/// Passes a packet that would be translated if it could be.
-#[inline(always)]
-fn untranslated<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    is_service: bool,
-    reason: Counter,
-) -> Verdict {
-    if is_service {
-        tables.count(reason);
+    if work.piece == Piece::First {
+        if !seat.is_port() {
+            work.hop = Hop::UNKNOWN;
+        }
+        step = fragment::begin(tables, work, step);
     }
-    Verdict::Pass
-}
-
-/// A packet of a protocol that is not translated: it may be for an address of which nothing but
-/// its Services' ports is to be reached.
-#[inline(always)]
-fn other_protocol<F: Wire, P: Packet, T: Tables<F>>(
-    packet: &mut P,
-    tables: &mut T,
-    work: &mut Work<F>,
-    network: &Network<F>,
-    is_service: bool,
-) -> Verdict {
-    if !is_service || !network.begins(packet) {
-        return untranslated(tables, is_service, Counter::PassProtocol);
-    }
-    let (src, dst) = (&network.src, &network.dst);
-    let none = Port::zeroed();
-    work.key
-        .fill((src, dst), (none, none), network.proto, Hook::INGRESS);
-    work.device = packet.device();
-    let step = tables.part(Part::Whole, work);
-    if step == Step::NONE {
-        return untranslated(tables, true, Counter::PassProtocol);
-    }
-    undelivered(packet, tables, step)
-}
-
-/// Sends a translated ICMP error across the bridge if that is the way of its flow's packets.
-#[inline(always)]
-fn cross<F: Family, P: Packet, T: Tables<F>>(
-    packet: &mut P,
-    tables: &mut T,
-    work: &Work<F>,
-    seat: Seat,
-    verdict: Verdict,
-) -> Verdict {
-    let mac = work
-        .hop
-        .mac()
-        .filter(|_| seat.is_port() && verdict == Verdict::Rewritten);
-    match mac {
-        Some(mac) if packet.store(eth::DST, mac).is_none() => drop(tables, Counter::DropRewrite),
-        _ => verdict,
-    }
+    let place = network.place(&transport);
+    Some(finish(packet, tables, work, &place, step))
 }
 
 /// Does with a packet that goes to no endpoint what was decided.
 #[inline(always)]
-fn undelivered<F: Family, P: Packet, T: Tables<F>>(
+pub(super) fn undelivered<F: Family, P: Packet, T: Tables<F>>(
     packet: &mut P,
     tables: &mut T,
     step: Step,

@@ -8,6 +8,7 @@ use bytemuck::Pod;
 
 pub mod message;
 mod packet;
+pub mod pieces;
 pub mod world;
 
 pub use packet::{Fib, MemoryPacket};
@@ -43,6 +44,8 @@ pub struct FamilyMaps<F: Family> {
     pub flows: HashMap<F::FlowKey, F::Flow>,
     /// Half-open flow halves.
     pub half_open: HashMap<F::FlowKey, F::Flow>,
+    /// What became of the first fragments of datagrams.
+    pub fragments: HashMap<F::FragmentKey, F::Fragment>,
     /// New flows per element of the endpoint array.
     pub picks: HashMap<u32, u64>,
 }
@@ -57,6 +60,7 @@ impl<F: Family> Default for FamilyMaps<F> {
             sources: Vec::new(),
             flows: HashMap::new(),
             half_open: HashMap::new(),
+            fragments: HashMap::new(),
             picks: HashMap::new(),
         }
     }
@@ -274,6 +278,18 @@ impl<F: Stored> Tables<F> for MemoryTables {
     fn set_hop(&mut self, tier: Tier, key: &F::FlowKey, hop: Hop) -> bool {
         let found = F::maps_mut(self).tier_mut(tier).get_mut(key);
         found.map(|flow| flow.state_mut().hop = hop).is_some()
+    }
+
+    fn fragment(&self, key: &F::FragmentKey) -> Option<&F::Fragment> {
+        F::maps(self).fragments.get(key)
+    }
+
+    fn note_fragment(&mut self, key: &F::FragmentKey, fragment: &F::Fragment) {
+        F::maps_mut(self).fragments.insert(*key, *fragment);
+    }
+
+    fn forget_fragment(&mut self, key: &F::FragmentKey) {
+        F::maps_mut(self).fragments.remove(key);
     }
 
     fn device(&self, index: u32) -> Option<&Device> {

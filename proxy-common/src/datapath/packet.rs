@@ -2,6 +2,7 @@
 
 use bytemuck::Pod;
 
+use super::extension::{self, Chain};
 use crate::net::checksum::Difference;
 use crate::net::{Ip4, Ip6, Mac, Port, Proto, sctp};
 
@@ -57,6 +58,11 @@ pub trait Packet {
     fn read<T: Pod>(&self, offset: usize) -> Option<T>;
     /// Writes an address or a port; the flow hash of the packet is forgotten.
     fn store<T: Pod>(&mut self, offset: usize, value: T) -> Option<()>;
+    /// Writes what no checksum of the network header balances, an IPv6 address: as [`Packet::store`]
+    /// does, and what a device said of the sum of all bytes (`CHECKSUM_COMPLETE`) follows.
+    ///
+    /// From where it lies: a copy would take room on a stack that has none to spare.
+    fn store_summed<T: Pod>(&mut self, offset: usize, value: &T) -> Option<()>;
     /// Corrects the checksum at `offset` for data that changed, not for a pseudo header.
     fn fix_checksum(&mut self, offset: usize, difference: Difference) -> Option<()>;
     /// Corrects the IPv4 header checksum at `offset` for a changed address.
@@ -64,8 +70,10 @@ pub trait Packet {
     /// Corrects the transport checksum at `offset` for an IPv4 address that changed in the
     /// pseudo header. With `optional`, a zero checksum means "none" and stays (UDP).
     fn fix_checksum4(&mut self, offset: usize, from: Ip4, to: Ip4, optional: bool) -> Option<()>;
-    /// The same for an IPv6 address.
-    fn fix_checksum6(&mut self, offset: usize, from: Ip6, to: Ip6, optional: bool) -> Option<()>;
+    /// The same for an IPv6 address, which has to be written by [`Packet::store_summed`]: the helper
+    /// has the sum of all bytes follow the transport checksum, as if a checksum of the network
+    /// header balanced the address itself.
+    fn fix_checksum6(&mut self, offset: usize, from: &Ip6, to: &Ip6, optional: bool) -> Option<()>;
     /// Corrects the transport checksum at `offset` for a changed port.
     fn fix_checksum_port(
         &mut self,
@@ -74,6 +82,11 @@ pub trait Packet {
         to: Port,
         optional: bool,
     ) -> Option<()>;
+    /// Passes over IPv6 extension headers, see [`extension::pass_over`].
+    #[inline(always)]
+    fn pass_over(&self, from: usize, next: Proto) -> Chain {
+        extension::pass_over(|offset| self.load(offset), from, next)
+    }
     /// What SCTP's checksum changes by, see [`sctp::checksum_change`].
     #[inline(always)]
     fn crc_change(&self, difference: u32, len: u32) -> u32 {

@@ -6,8 +6,8 @@
 use super::packet::Packet;
 use crate::abi::{Family, V4, V6};
 use crate::net::ipv4::{self, Ipv4Header};
-use crate::net::ipv6::{self, Extension, Ipv6Header};
-use crate::net::{Ip4, Ip6, Port, Proto, icmp, sctp, tcp, udp};
+use crate::net::ipv6::{self, Ipv6Header};
+use crate::net::{Ip4, Ip6, Piece, Port, Proto, icmp, sctp, tcp, udp};
 use bytemuck::{Pod, Zeroable};
 
 /// The network header of a quoted packet.
@@ -112,8 +112,8 @@ pub trait Quotes: Family {
         packet: &mut P,
         network: usize,
         check: usize,
-        from: Self::Addr,
-        to: Self::Addr,
+        from: &Self::Addr,
+        to: &Self::Addr,
     ) -> Option<()>;
 }
 
@@ -135,7 +135,7 @@ impl Quotes for V4 {
             proto: header.proto,
             check: header.check,
             offset,
-            payload: (!header.is_later_fragment()).then_some(offset + len),
+            payload: (header.piece() != Piece::Later).then_some(offset + len),
             len: u32::from(u16::from_be(header.total_len)).saturating_sub(len as u32),
         })
     }
@@ -145,10 +145,10 @@ impl Quotes for V4 {
         packet: &mut P,
         network: usize,
         _check: usize,
-        from: Ip4,
-        to: Ip4,
+        from: &Ip4,
+        to: &Ip4,
     ) -> Option<()> {
-        packet.fix_header_checksum(network + ipv4::CHECK, from, to)
+        packet.fix_header_checksum(network + ipv4::CHECK, *from, *to)
     }
 }
 
@@ -166,16 +166,19 @@ impl Quotes for V6 {
         if !header.is_v6() {
             return None;
         }
-        let (proto, extensions) = skip(packet, header.next, offset + ipv6::LEN);
+        let begin = offset + ipv6::LEN;
+        let chain = packet.pass_over(begin, header.next);
+        // A later fragment has no transport header, nor has what a header hides.
+        let is_hidden = chain.piece() == Piece::Later || ipv6::is_extension(chain.proto());
+        let passed = chain.offset().saturating_sub(begin);
         Some(Quoted {
             src: header.src,
             dst: header.dst,
-            proto,
+            proto: chain.proto(),
             check: 0,
             offset,
-            payload: extensions.map(|len| offset + ipv6::LEN + len),
-            len: u32::from(u16::from_be(header.payload_len))
-                .saturating_sub(extensions.unwrap_or(0) as u32),
+            payload: (!is_hidden).then_some(chain.offset()),
+            len: u32::from(u16::from_be(header.payload_len)).saturating_sub(passed as u32),
         })
     }
 
@@ -184,34 +187,9 @@ impl Quotes for V6 {
         packet: &mut P,
         _network: usize,
         check: usize,
-        from: Ip6,
-        to: Ip6,
+        from: &Ip6,
+        to: &Ip6,
     ) -> Option<()> {
         packet.fix_checksum6(check, from, to, false)
     }
-}
-
-/// So many extension headers are skipped; nobody sends more.
-const MAX_EXTENSIONS: u32 = 4;
-
-/// The protocol behind the extension headers at `offset`, and how many bytes they take; no length
-/// if there is no transport header behind them.
-#[inline(always)]
-fn skip<P: Packet>(packet: &P, next: Proto, offset: usize) -> (Proto, Option<usize>) {
-    let (mut next, mut skipped, mut count) = (next, 0, 0);
-    while count < MAX_EXTENSIONS {
-        if !ipv6::is_extension(next) {
-            return (next, Some(skipped));
-        }
-        let Some(extension) = packet.read::<Extension>(offset + skipped) else {
-            return (next, None);
-        };
-        let Some(len) = extension.len(next) else {
-            return (next, None);
-        };
-        skipped += len;
-        next = extension.next;
-        count += 1;
-    }
-    (next, (!ipv6::is_extension(next)).then_some(skipped))
 }

@@ -229,6 +229,7 @@ fn repair_from_answer<F: Family, T: Tables<F>>(
         tables.count(Counter::Repaired);
     }
     work.change = work.path.outcome(kind);
+    work.flags = work.path.flags;
     // Out by the door it came in by, which is no bridge's way.
     work.hop = Hop::ELSEWHERE;
     Step::REWRITE

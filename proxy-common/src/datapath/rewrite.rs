@@ -48,12 +48,13 @@ pub fn rewrite<F: Wire, P: Packet>(
     side: Side,
     change: &Change<F::Addr>,
 ) -> Option<()> {
+    let (src, dst) = key.addrs();
     let (offset, from) = match side {
-        Side::Source => (place.network + F::SRC, key.src()),
-        Side::Destination => (place.network + F::DST, key.dst()),
+        Side::Source => (place.network + F::SRC, src),
+        Side::Destination => (place.network + F::DST, dst),
     };
-    F::fix_checksums(packet, place.network, place.checksum, from, change.addr)?;
-    packet.store(offset, change.addr)?;
+    F::fix_checksums(packet, place.network, place.checksum, from, &change.addr)?;
+    F::store_address(packet, offset, &change.addr)?;
     port(
         packet,
         place.transport,
@@ -73,6 +74,23 @@ pub fn rewrite<F: Wire, P: Packet>(
         return fix_crc(packet, place, before, (change.sport, change.dport));
     }
     Some(())
+}
+
+/// Replaces an address of a packet with `key` that has no transport header, and its network header
+/// at `network` bytes; `None` if the kernel refused, as above.
+#[inline(always)]
+pub fn rewrite_address<F: Wire, P: Packet>(
+    packet: &mut P,
+    network: usize,
+    key: &F::FlowKey,
+    side: Side,
+    to: &F::Addr,
+) -> Option<()> {
+    let (offset, from) = match side {
+        Side::Source => (F::SRC, key.src()),
+        Side::Destination => (F::DST, key.dst()),
+    };
+    F::replace_address(packet, network, network + offset, from, to)
 }
 
 /// Corrects the checksum of an SCTP packet for changed ports, source first.

@@ -98,6 +98,14 @@ pub trait Tables<F: Family> {
     /// such half.
     fn set_hop(&mut self, tier: Tier, key: &F::FlowKey, hop: Hop) -> bool;
 
+    /// What became of the first fragment of a datagram. The reference must not be used after the
+    /// map has changed.
+    fn fragment(&self, key: &F::FragmentKey) -> Option<&F::Fragment>;
+    /// Notes that; if there is no room, the others will not find it.
+    fn note_fragment(&mut self, key: &F::FragmentKey, fragment: &F::Fragment);
+    /// Forgets it.
+    fn forget_fragment(&mut self, key: &F::FragmentKey);
+
     /// A device that programs are attached to, by its index. The reference must not be used after
     /// the map has changed.
     fn device(&self, index: u32) -> Option<&Device>;

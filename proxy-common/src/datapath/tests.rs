@@ -19,6 +19,8 @@ mod affinity;
 mod bridge;
 mod connect;
 mod direct;
+mod extensions;
+mod fragments;
 mod hairpin;
 mod icmp;
 mod lost;
@@ -147,7 +149,24 @@ impl Node {
     }
 
     fn run(&mut self, from: SocketAddr, to: SocketAddr, tcp: Tcp, enters: bool) -> Outcome {
-        let mut packet = MemoryPacket::frame(frame(self.proto, from, to, tcp))
+        let (verdict, bytes) = self.take(frame(self.proto, from, to, tcp), enters);
+        match verdict {
+            Verdict::Drop(reason) => Err(reason),
+            Verdict::Pass => {
+                assert_eq!((from, to), addresses(&bytes));
+                Ok((from, to))
+            }
+            Verdict::Rewritten => Ok(addresses(&bytes)),
+            Verdict::Rejected => {
+                assert_eq!((from, to), addresses(&bytes));
+                Err(Counter::Reject)
+            }
+        }
+    }
+
+    /// A frame that comes in or goes out, and what it is afterwards.
+    fn take(&mut self, frame: impl Into<Vec<u8>>, enters: bool) -> (Verdict, Vec<u8>) {
+        let mut packet = MemoryPacket::frame(frame)
             .at(self.device, &Fib::new())
             .marked(OTHER_MARK);
         let room = &mut MemoryRoom::default();
@@ -158,18 +177,7 @@ impl Node {
             egress(&mut packet, tables, room, eth::LEN)
         };
         self.mark = packet.mark_of();
-        match verdict {
-            Verdict::Drop(reason) => Err(reason),
-            Verdict::Pass => {
-                assert_eq!((from, to), addresses(packet.bytes()));
-                Ok((from, to))
-            }
-            Verdict::Rewritten => Ok(addresses(packet.bytes())),
-            Verdict::Rejected => {
-                assert_eq!((from, to), addresses(packet.bytes()));
-                Err(Counter::Reject)
-            }
-        }
+        (verdict, packet.bytes().to_vec())
     }
 
     /// Opens a connection from the `n`th client and returns its endpoint.

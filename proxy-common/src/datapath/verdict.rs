@@ -15,6 +15,30 @@ pub enum Verdict {
     Drop(Counter),
 }
 
+impl Verdict {
+    /// The word, to be returned by a global function.
+    #[inline(always)]
+    pub const fn word(self) -> u32 {
+        match self {
+            Self::Pass => 0,
+            Self::Rewritten => 1,
+            Self::Rejected => 2,
+            Self::Drop(reason) => reason as u32 + 3,
+        }
+    }
+
+    /// The verdict that a global function returned.
+    #[inline(always)]
+    pub const fn of_word(word: u32) -> Self {
+        match (word, Counter::from_index(word.wrapping_sub(3))) {
+            (1, _) => Self::Rewritten,
+            (2, _) => Self::Rejected,
+            (_, Some(reason)) => Self::Drop(reason),
+            _ => Self::Pass,
+        }
+    }
+}
+
 /// What is to be done with a packet, in one word: the BPF target returns nothing larger from a
 /// function that stays a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

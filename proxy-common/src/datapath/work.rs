@@ -11,11 +11,13 @@ use super::note::{Event, Sender};
 use super::rewrite::Change;
 use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
-use super::{choose, claim, direct, frontend, icmp, ingress, miss, note, open, own, repair};
+use super::{
+    choose, claim, direct, fragment, frontend, icmp, ingress, miss, note, open, own, repair,
+};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{EndpointFlags, EndpointSet, Family, FlowFlags, Hop, Kind, Tier};
-use crate::net::Proto;
 use crate::net::tcp::Flags;
+use crate::net::{Piece, Proto};
 use bytemuck::Zeroable as _;
 
 /// What a part works on.
@@ -23,7 +25,8 @@ use bytemuck::Zeroable as _;
 pub struct Work<F: Family> {
     /// The packet's key.
     pub key: F::FlowKey,
-    /// The key of another half, from which the packet's may be rebuilt.
+    /// The key of another half, from which the packet's may be rebuilt; or the addresses of a rare
+    /// packet as it came.
     pub answer: F::FlowKey,
     /// Index of the device that it came in by.
     pub device: u32,
@@ -62,6 +65,14 @@ pub struct Work<F: Family> {
     pub kind: Kind,
     /// Whether the flow moves to the established tier.
     pub moves: bool,
+    /// Which piece of a datagram the packet is, if it is to be noted what becomes of it.
+    pub piece: Piece,
+    /// The datagram that the packet is a fragment of.
+    pub datagram: F::FragmentKey,
+    /// What became of its first one.
+    pub fragment: F::Fragment,
+    /// What is decided of a first fragment.
+    pub step: Step,
     /// Whether the client's half may be there already and is to be replaced.
     pub replaces: bool,
     /// The checksums of the packet that an ICMP error quotes.
@@ -119,6 +130,8 @@ pub enum Part {
     NoteDirect,
     /// One half takes down the flow's new state: [`note::note_half`].
     NoteHalf,
+    /// What becomes of a first fragment is noted: [`fragment::note`].
+    NoteFragment,
     /// An ICMP error quotes a packet, of which this is the reverse: [`icmp::quote`].
     Quote,
 }
@@ -148,6 +161,7 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::Direct => direct::direct(tables, work),
         Part::NoteDirect => direct::note_direct(tables, work),
         Part::NoteHalf => note::note_half(tables, work),
+        Part::NoteFragment => fragment::note(tables, work),
         Part::Quote => icmp::quote(tables, work),
     }
 }
@@ -189,6 +203,10 @@ impl<F: Family> Work<F> {
             index: 0,
             kind: Kind::DNAT,
             moves: false,
+            piece: Piece::Whole,
+            datagram: F::FragmentKey::zeroed(),
+            fragment: F::Fragment::zeroed(),
+            step: Step::PASS,
             replaces: false,
             sums: Sums::default(),
         }

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{Ip4, Proto};
+use super::{Ip4, Piece, Proto};
 
 /// An IPv4 header without its options; multi-byte fields in network order.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -32,6 +32,11 @@ pub struct Ipv4Header {
 
 const _: () = assert!(size_of::<Ipv4Header>() == 20);
 
+/// The bit that says that more fragments follow.
+const MORE: u16 = 1 << 13;
+
+/// Offset of the identification in the header, in bytes.
+pub const ID: usize = 4;
 /// Offset of the checksum in the header, in bytes.
 pub const CHECK: usize = 10;
 /// Offset of the source address in the header, in bytes.
@@ -51,16 +56,10 @@ impl Ipv4Header {
         }
     }
 
-    /// Whether this is a piece of a datagram, the first one included.
+    /// Which piece of a datagram this is.
     #[inline(always)]
-    pub const fn is_fragment(&self) -> bool {
-        // All but the reserved and the don't-fragment bit.
-        u16::from_be(self.fragment) & 0x3fff != 0
-    }
-
-    /// Whether this is a piece of a datagram other than the first: without a transport header.
-    #[inline(always)]
-    pub const fn is_later_fragment(&self) -> bool {
-        u16::from_be(self.fragment) & 0x1fff != 0
+    pub const fn piece(&self) -> Piece {
+        let field = u16::from_be(self.fragment);
+        Piece::at(field & 0x1fff, field & MORE != 0)
     }
 }

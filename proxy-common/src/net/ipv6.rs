@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{Ip6, Proto};
+use super::{Ip6, Piece, Proto};
 
 /// The fixed IPv6 header; multi-byte fields in network order.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -31,6 +31,31 @@ pub const SRC: usize = 8;
 /// Offset of the destination address in the header, in bytes.
 pub const DST: usize = 24;
 
+/// A fragment header (RFC 8200, 4.5); multi-byte fields in network order.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct FragmentHeader {
+    /// Protocol of what the datagram is made of.
+    pub next: Proto,
+    /// Zero.
+    pub reserved: u8,
+    /// Offset in bytes, whose low three bits are flags.
+    pub offset: u16,
+    /// Identification, shared by the fragments of one datagram.
+    pub id: u32,
+}
+
+const _: () = assert!(size_of::<FragmentHeader>() == 8);
+
+impl FragmentHeader {
+    /// Which piece of a datagram follows.
+    #[inline(always)]
+    pub const fn piece(&self) -> Piece {
+        let field = u16::from_be(self.offset);
+        Piece::at(field & !7, field & 1 != 0)
+    }
+}
+
 /// Whether an extension header follows, and the payload only after it (IANA, IPv6 Extension Header
 /// Types), or nothing at all.
 #[inline(always)]
@@ -43,31 +68,5 @@ impl Ipv6Header {
     #[inline(always)]
     pub const fn is_v6(&self) -> bool {
         u32::from_be(self.version_class_label) >> 28 == 6
-    }
-}
-
-/// What all extension headers begin with, and the offset of a fragment, in network order.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct Extension {
-    /// Protocol of the next header.
-    pub next: Proto,
-    /// Length of this one, in a unit of its own.
-    pub len: u8,
-    /// In the header of a fragment its offset, in units of 8 bytes, and three bits of flags.
-    pub fragment: u16,
-}
-
-impl Extension {
-    /// Length in bytes of such a header of type `own`; `None` if what follows cannot be read, or is
-    /// a later piece of a datagram (RFC 8200, section 4; RFC 4302, section 2.2).
-    #[inline(always)]
-    pub const fn len(&self, own: Proto) -> Option<usize> {
-        match own.0 {
-            0 | 43 | 60 => Some((self.len as usize + 1) * 8),
-            44 if u16::from_be(self.fragment) & 0xfff8 == 0 => Some(8),
-            51 => Some((self.len as usize + 2) * 4),
-            _ => None,
-        }
     }
 }

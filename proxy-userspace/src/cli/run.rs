@@ -71,6 +71,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = capacity::HALF_OPEN,
         value_parser = clap::value_parser!(u32).range(128..=1 << 26))]
     max_half_open: u32,
+    /// Most datagrams in fragments at a time, of each IP family.
+    #[arg(long, value_name = "N", default_value_t = capacity::FRAGMENTS,
+        value_parser = clap::value_parser!(u32).range(128..=1 << 26))]
+    max_fragments: u32,
     /// Up to this many endpoints every rule of the lottery is drawn for by itself; above, one draw
     /// with the same distribution decides.
     #[arg(long, value_name = "N", default_value_t = Settings::with_hz(1).cascade_limit,
@@ -258,6 +262,7 @@ fn options(args: &Args, config: &Config, place: Place) -> Options {
             limits: Limits::new(args.max_frontends, args.max_endpoints),
             flows: args.max_flows,
             half_open: args.max_half_open,
+            fragments: args.max_fragments,
         },
         log_level: args.ebpf_log_level.into(),
         place: Some(place),

@@ -90,6 +90,7 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
         "REVERSE4",
         "FLOWS4",
         "HALF4",
+        "FRAGMENTS4",
         "SOURCES4",
         "AFFINITY4",
     ]));
@@ -99,6 +100,7 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
         "REVERSE6",
         "FLOWS6",
         "HALF6",
+        "FRAGMENTS6",
         "SOURCES6",
         "AFFINITY6",
     ]));
@@ -113,13 +115,14 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
     all
 }
 
-fn of_family<F: Family>(names: [&'static str; 7]) -> [Shape; 7] {
+fn of_family<F: Family>(names: [&'static str; 8]) -> [Shape; 8] {
     let [
         frontends,
         endpoints,
         reverse,
         flows,
         half_open,
+        fragments,
         sources,
         affinity,
     ] = names;
@@ -134,6 +137,7 @@ fn of_family<F: Family>(names: [&'static str; 7]) -> [Shape; 7] {
         hash::<F::EndpointKey, F::Frontends>(reverse, Group::Tables),
         flow_map(flows),
         flow_map(half_open),
+        lru(hash::<F::FragmentKey, F::Fragment>(fragments, Group::Flows)),
         trie::<F::Source>(sources, Group::Tables),
         lru(hash::<F::AffinityKey, Affinity>(affinity, Group::Flows)),
     ]
@@ -181,7 +185,7 @@ mod tests {
     fn every_map_has_a_name_of_its_own_and_room() {
         let all = shapes(&Capacities::default());
         let names: std::collections::HashSet<_> = all.iter().map(|shape| shape.name).collect();
-        assert_eq!(23, names.len());
+        assert_eq!(25, names.len());
         assert!(all.iter().all(|shape| shape.entries > 0), "{all:?}");
     }
 }

@@ -25,6 +25,8 @@ pub struct Capacities {
     pub flows: u32,
     /// Half-open flow halves for IPv4; IPv6 has half as many.
     pub half_open: u32,
+    /// Datagrams whose first fragment is remembered, per family.
+    pub fragments: u32,
 }
 
 impl Default for Capacities {
@@ -33,13 +35,14 @@ impl Default for Capacities {
             limits: Limits::default(),
             flows: capacity::FLOWS,
             half_open: capacity::HALF_OPEN,
+            fragments: capacity::FRAGMENTS,
         }
     }
 }
 
 impl Capacities {
     /// Each map that has a capacity of its own, by name.
-    pub(super) fn by_map(&self) -> [(&'static str, u32); 17] {
+    pub(super) fn by_map(&self) -> [(&'static str, u32); 19] {
         let Limits {
             frontends,
             endpoints,
@@ -66,6 +69,8 @@ impl Capacities {
             ("FLOWS6", half(self.flows)),
             ("HALF4", self.half_open),
             ("HALF6", half(self.half_open)),
+            ("FRAGMENTS4", self.fragments),
+            ("FRAGMENTS6", self.fragments),
         ]
     }
 }

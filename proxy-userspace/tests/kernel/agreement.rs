@@ -164,6 +164,8 @@ fn assert_same_tables(object: &mut Object, tables: &MemoryTables) {
     assert!(tables.traces == object.traces(), "the traces differ");
     assert_eq!(tables.v4.affinity, object.affinity::<V4>());
     assert_eq!(tables.v6.affinity, object.affinity::<V6>());
+    assert_eq!(tables.v4.fragments, object.fragments::<V4>());
+    assert_eq!(tables.v6.fragments, object.fragments::<V6>());
     for tier in [Tier::Established, Tier::HalfOpen] {
         assert_eq!(*tables.v4.tier(tier), object.flows::<V4>(tier), "{tier:?}");
         assert_eq!(*tables.v6.tier(tier), object.flows::<V6>(tier), "{tier:?}");

@@ -184,4 +184,7 @@ fn errors_come_out_as_they_have_to() {
         }
     }
     assert_eq!(tables.counters, object.counters());
+    for one in ERRORS4.iter().chain(&ERRORS6) {
+        object.keeps_the_sum(one.program, &bytes(one.before));
+    }
 }

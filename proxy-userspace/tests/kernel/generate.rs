@@ -9,6 +9,7 @@ use proxy_common::net::Proto;
 use proxy_common::net::sctp::crc32c;
 
 use proxy_common::datapath::memory::message::{Message, Quote};
+use proxy_common::datapath::memory::pieces::{cut, extended};
 use proxy_common::datapath::memory::world::{client_addr, endpoint_addr, vip};
 
 /// An address and a port.
@@ -17,6 +18,8 @@ type Peer = (IpAddr, u16);
 /// A source of packets.
 pub(super) struct Packets {
     random: XorShift,
+    /// Fragments of datagrams of which others are on their way.
+    pieces: Vec<(Vec<u8>, &'static str)>,
     /// A packet that was rewritten not long ago: as it was and as it became, and the other program.
     rewritten: Option<(Packet, Packet, [&'static str; 2])>,
 }
@@ -33,6 +36,7 @@ impl Packets {
     pub(super) const fn new(seed: u64) -> Self {
         Self {
             random: XorShift(seed),
+            pieces: Vec::new(),
             rewritten: None,
         }
     }
@@ -122,11 +126,57 @@ impl Packets {
 
     /// An Ethernet frame, now and then mutilated, and the program that is to see it.
     pub(super) fn frame(&mut self) -> (Vec<u8>, &'static str) {
-        let is_v6 = self.below(2) == 0;
-        if self.below(10) == 0 {
-            let (mut bytes, program) = self.error(is_v6);
+        // Mostly in order.
+        if !self.pieces.is_empty() && self.below(2) == 0 {
+            let at = if self.below(4) == 0 {
+                self.below(self.pieces.len() as u32) as usize
+            } else {
+                0
+            };
+            let (mut bytes, program) = self.pieces.remove(at);
             self.mutilate(&mut bytes);
             return (bytes, program);
+        }
+        let (mut bytes, program) = self.whole();
+        if bytes[14] >> 4 == 6 && self.below(12) == 0 {
+            bytes = extended(&bytes, &self.headers()).unwrap();
+        }
+        if self.below(8) == 0 && self.pieces.len() < 100 {
+            let (id, len) = (self.below(3), self.one_of(&[8, 16, 24, 40]));
+            let pieces = cut(&bytes, id, len).unwrap();
+            let pieces = pieces.into_iter().map(|piece| (piece, program));
+            self.pieces.extend(pieces);
+            return self.frame();
+        }
+        self.mutilate(&mut bytes);
+        (bytes, program)
+    }
+
+    /// Extension headers, most of which can be passed over.
+    fn headers(&mut self) -> Vec<(u8, Vec<u8>)> {
+        let count = 1 + self.below(7);
+        let mut headers = Vec::new();
+        for _ in 0..count {
+            let proto = self.one_of(&[0, 60, 60, 60, 43, 51, 51, 44, 50]);
+            let len = match proto {
+                44 => 0,
+                _ => self.below(3) as u8,
+            };
+            let mut header = vec![0; 8 + 8 * usize::from(len)];
+            header[1] = if proto == 51 { len * 2 } else { len };
+            if proto == 43 {
+                header[3] = self.below(2) as u8;
+            }
+            headers.push((proto, header));
+        }
+        headers
+    }
+
+    /// A frame in one piece.
+    fn whole(&mut self) -> (Vec<u8>, &'static str) {
+        let is_v6 = self.below(2) == 0;
+        if self.below(10) == 0 {
+            return self.error(is_v6);
         }
         let (src, dst, program) = self.pair(is_v6);
         // The test device's address is all zeros; another one makes the frame somebody else's.
@@ -190,7 +240,6 @@ impl Packets {
                 .write(&mut bytes, &payload)
                 .unwrap(),
         }
-        self.mutilate(&mut bytes);
         (bytes, program)
     }
 

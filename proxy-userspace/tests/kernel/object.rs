@@ -1,10 +1,12 @@
 //! The object in the kernel, with the maps of a [`MemoryTables`].
 
 use std::collections::HashMap as Table;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
+use aya::util::KernelVersion;
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
 use kube_lottery::dataplane::{LogLevel, Plain, Sweeper};
@@ -117,6 +119,65 @@ impl Object {
             bytes: out,
             mark: bytemuck::pod_read_unaligned(&context_out[MARK..MARK + 4]),
         })
+    }
+
+    /// Runs a program on a packet of which a device has summed up all bytes: the sum must follow
+    /// what the program writes, or the stack takes the packet for a broken one.
+    ///
+    /// The test run checks that itself, since 6.16; nothing is known on an older kernel.
+    #[expect(unsafe_code, reason = "aya has no flags for test runs")]
+    pub(super) fn keeps_the_sum(&self, name: &str, packet: &[u8]) {
+        const TEST_RUN: i32 = 10;
+        const CHECKSUM_COMPLETE: u32 = 1 << 2;
+        /// `union bpf_attr` of a test run.
+        #[repr(C)]
+        struct Attr {
+            program: i32,
+            result: u32,
+            len_in: u32,
+            len_out: u32,
+            data_in: u64,
+            data_out: u64,
+            repeat: u32,
+            duration: u32,
+            context_len_in: u32,
+            context_len_out: u32,
+            context_in: u64,
+            context_out: u64,
+            flags: u32,
+            cpu: u32,
+            batch: u32,
+            pad: u32,
+        }
+        let context = self.context();
+        let mut attr = Attr {
+            program: self.program(name).fd().unwrap().as_fd().as_raw_fd(),
+            result: 0,
+            len_in: packet.len() as u32,
+            len_out: 0,
+            data_in: packet.as_ptr() as u64,
+            data_out: 0,
+            repeat: 1,
+            duration: 0,
+            context_len_in: CONTEXT as u32,
+            context_len_out: 0,
+            context_in: context.as_ptr() as u64,
+            context_out: 0,
+            flags: CHECKSUM_COMPLETE,
+            cpu: 0,
+            batch: 0,
+            pad: 0,
+        };
+        // SAFETY: the pointers lead to as many bytes as the lengths say.
+        let result =
+            unsafe { libc::syscall(libc::SYS_bpf, TEST_RUN, &raw mut attr, size_of::<Attr>()) };
+        let error = std::io::Error::last_os_error();
+        let is_unknown = result < 0 && error.raw_os_error() == Some(libc::EINVAL);
+        let has_flag = KernelVersion::current().unwrap() >= KernelVersion::new(6, 16, 0);
+        assert!(
+            result == 0 || (is_unknown && !has_flag),
+            "{name}: {error}: {packet:02x?}"
+        );
     }
 
     /// A `struct __sk_buff` that names the device and has a mark.
@@ -240,6 +301,15 @@ impl Object {
     pub(super) fn affinity<F: Stored>(&mut self) -> Table<F::AffinityKey, Affinity> {
         let name = if F::IS_V6 { "AFFINITY6" } else { "AFFINITY4" };
         let map = self.hash::<F::AffinityKey, Affinity>(name);
+        map.iter()
+            .map(|entry| entry.map(|(key, value)| (key.0, value.0)).unwrap())
+            .collect()
+    }
+
+    /// What became of the first fragments of datagrams.
+    pub(super) fn fragments<F: Stored>(&mut self) -> Table<F::FragmentKey, F::Fragment> {
+        let name = if F::IS_V6 { "FRAGMENTS6" } else { "FRAGMENTS4" };
+        let map = self.hash::<F::FragmentKey, F::Fragment>(name);
         map.iter()
             .map(|entry| entry.map(|(key, value)| (key.0, value.0)).unwrap())
             .collect()

@@ -46,8 +46,12 @@ fn connect(client: &Host, target: SocketAddr, expected: (&str, IpAddr)) -> Resul
 }
 
 fn send(client: &Host, target: SocketAddr, expected: (&str, IpAddr)) -> Result<()> {
-    // The answer is longer by a line, and fragments are passed untouched.
-    for length in [0, 1, 2, 3, 512, 1300] {
+    // The last ones in fragments, and so are the answers. All but pods cut them too large for a
+    // tunnel, and IPv6 routers do not cut.
+    let are_pods = [client.name.as_str(), expected.0].map(|name| name.starts_with("pod"));
+    let is_cut = target.is_ipv4() || are_pods == [true; 2];
+    let lengths = [0, 1, 2, 3, 512, 1300, 3000, 8192];
+    for length in lengths.into_iter().filter(|len| is_cut || *len < 1400) {
         let flow = Datagrams::open(client, target)?;
         for fill in [0, 0xff, 0x5a] {
             let answer = flow

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use xtask::lab::client::{Answer, Connection};
 use xtask::lab::draw::draw_here;
 use xtask::lab::manifest::{Endpoint, Service};
+use xtask::lab::network::Network;
 use xtask::lab::observe;
 use xtask::lab::server::Server;
 use xtask::lab::{Family, Host, Protocol};
@@ -31,7 +32,16 @@ impl Scene {
     /// The Service as `shape` makes it of one at a cluster IP, under proxies with these lines of
     /// configuration.
     pub(super) fn new(config: &str, shape: impl FnOnce(Service) -> Service) -> Option<Self> {
-        let mut world = World::new(2)?;
+        Self::on(Network::default(), config, shape)
+    }
+
+    /// The same with another CNI.
+    pub(super) fn on(
+        network: Network,
+        config: &str,
+        shape: impl FnOnce(Service) -> Service,
+    ) -> Option<Self> {
+        let mut world = World::on(2, network)?;
         world.configure(config);
         let pods = [1, 2].map(|node| world.lab.pod(node).unwrap());
         let servers = pods.iter().map(serve).collect();
@@ -84,6 +94,11 @@ impl Scene {
         for server in &self.servers {
             assert_eq!((0, 0), (server.accepted(), server.datagrams()));
         }
+    }
+
+    /// How many datagrams have come to all endpoints.
+    pub(super) fn datagrams(&self) -> u64 {
+        self.servers.iter().map(Server::datagrams).sum()
     }
 
     /// Fails if endpoints saw anybody but this node.

@@ -38,15 +38,18 @@ pub(super) fn underlay(lab: &Lab) -> Result<()> {
     }
 
     let bridge = lab.bridge.name();
+    let mtu = lab.network.underlay_mtu();
     let uplinks = hosts.iter().zip(1..).map(|(host, port)| {
         format!(
-            "link add eth0 netns {} address {} type veth peer name port{port} netns {bridge}",
+            "link add eth0 netns {} address {} mtu {mtu} type veth peer name port{port} netns {bridge} mtu {mtu}",
             host.namespace.name(),
             uplink_mac(port),
         )
     });
     command::ip(None, &uplinks.collect::<Vec<_>>())?;
-    let mut lines = vec!["link add br0 type bridge mcast_snooping 0".to_owned()];
+    let mut lines = vec![format!(
+        "link add br0 mtu {mtu} type bridge mcast_snooping 0"
+    )];
     for port in 1..=hosts.len() {
         lines.push(format!("link set port{port} master br0 up"));
     }

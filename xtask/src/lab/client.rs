@@ -13,7 +13,7 @@ use rustix::net::{
 
 use super::Host;
 pub use super::wire::Answer;
-use super::wire::{PATIENCE, Payload, SAME};
+use super::wire::{LARGEST, PATIENCE, Payload, SAME};
 
 /// An open TCP connection to a [server](super::server::Server).
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl Datagrams {
     /// Sends a datagram and waits for its answer, which has to bring the content back.
     pub fn ask_with(&self, content: &[u8]) -> Result<Answer> {
         self.socket.send(content)?;
-        let mut reply = [0; 4096];
+        let mut reply = vec![0; LARGEST];
         let length = self
             .socket
             .recv(&mut reply)

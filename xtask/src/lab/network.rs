@@ -9,6 +9,8 @@ pub struct Network {
     pub between: Between,
     /// What carries a node's address.
     pub uplink: Uplink,
+    /// MTU of what connects nodes and the client outside in bytes, if it is not Ethernet's.
+    pub underlay_mtu: Option<u16>,
     /// MTU of pods in bytes, if it is not the largest that fits all ways.
     pub pod_mtu: Option<u16>,
 }
@@ -62,6 +64,7 @@ impl Network {
             pods: Pods::Bridged { netfilter },
             between: Between::Routes,
             uplink: Uplink::Device,
+            underlay_mtu: None,
             pod_mtu: None,
         }
     }
@@ -74,10 +77,15 @@ impl Network {
         }
     }
 
+    /// MTU of the underlay, in bytes.
+    pub(super) fn underlay_mtu(self) -> u16 {
+        self.underlay_mtu.unwrap_or(UNDERLAY_MTU)
+    }
+
     /// MTU of pods, in bytes.
     pub(super) fn mtu(self) -> u16 {
         self.pod_mtu.unwrap_or(match self.between {
-            Between::Routes => UNDERLAY_MTU,
+            Between::Routes => self.underlay_mtu(),
             Between::Vxlan | Between::Tunnel => TUNNEL_MTU,
         })
     }

@@ -128,7 +128,7 @@ impl Shared {
     }
 
     fn answer(&self, socket: &UdpSocket) {
-        let mut request = [0; 2048];
+        let mut request = vec![0; wire::LARGEST];
         while self.goes_on() {
             let Ok((length, peer)) = socket.recv_from(&mut request) else {
                 continue;

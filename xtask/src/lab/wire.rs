@@ -15,6 +15,9 @@ use anyhow::{Context as _, Error, Result};
 /// How long anybody waits for anything.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The largest datagram, in bytes.
+pub(super) const LARGEST: usize = 65_536;
+
 /// What a server says of a payload that arrived as it should.
 pub(super) const SAME: &str = "same";
 

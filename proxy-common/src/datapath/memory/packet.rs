@@ -167,6 +167,10 @@ impl Packet for MemoryPacket {
         Some(())
     }
 
+    fn store_summed<T: Pod>(&mut self, offset: usize, value: &T) -> Option<()> {
+        self.store(offset, *value)
+    }
+
     fn fix_checksum(&mut self, offset: usize, difference: Difference) -> Option<()> {
         self.fix(offset, false, difference)
     }
@@ -179,8 +183,8 @@ impl Packet for MemoryPacket {
         self.fix(offset, optional, from.difference(to))
     }
 
-    fn fix_checksum6(&mut self, offset: usize, from: Ip6, to: Ip6, optional: bool) -> Option<()> {
-        self.fix(offset, optional, from.difference(to))
+    fn fix_checksum6(&mut self, offset: usize, from: &Ip6, to: &Ip6, optional: bool) -> Option<()> {
+        self.fix(offset, optional, from.difference(*to))
     }
 
     fn fix_checksum_port(

@@ -4,6 +4,7 @@ use super::*;
 use crate::abi::{Device, DeviceClass, Hook, Network4, Network6};
 use crate::datapath::memory::Fib;
 use crate::datapath::memory::message::{Message, Quote};
+use crate::datapath::memory::pieces::{cut, join};
 use crate::datapath::packet::NextHop;
 use crate::datapath::{Seat, port_ingress};
 use crate::net::Mac;
@@ -333,6 +334,36 @@ fn frames_of_a_vlan_are_not_the_ports_but_mere_priorities_are() {
             let mut sent = at.packet(endpoint, client, SYN_ACK).tagged(vlan);
             let verdict = egress(&mut sent, at.node.tables(), room, eth::LEN);
             assert_eq!(expected, verdict);
+        }
+    });
+}
+
+/// Across the bridge all of them, or none: those that the stack gets alone are no datagram.
+#[test]
+fn all_fragments_of_a_datagram_go_the_same_way() {
+    each(|mut at, client, service, endpoint| {
+        if at.node.proto == Proto::SCTP {
+            return;
+        }
+        for (answer, mac) in [
+            (NextHop::Unresolved, GATEWAY),
+            (NextHop::Neighbour(HOME), HOME),
+        ] {
+            at.says(endpoint, answer);
+            let whole = frame(at.node.proto, client, service, SYN);
+            let len = if at.node.proto == Proto::UDP { 8 } else { 24 };
+            let mut out = Vec::new();
+            for piece in cut(&whole, 7, len).unwrap() {
+                let piece = MemoryPacket::frame(piece).at(PORT, &at.fib);
+                let (verdict, piece) = at.take(piece);
+                assert_eq!(Verdict::Rewritten, verdict);
+                assert_eq!(bytemuck::bytes_of(&mac), &piece.bytes()[..6]);
+                out.push(piece.bytes().to_vec());
+            }
+            assert!(out.len() > 1);
+            assert_eq!((client, endpoint), addresses(&join(&out).unwrap()));
+            // Whatever is known by the time that the others come.
+            at.fib.clear();
         }
     });
 }

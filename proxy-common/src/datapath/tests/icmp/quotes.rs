@@ -200,7 +200,7 @@ fn quoted_packets_may_have_extension_headers() {
 fn too_many_or_unknown_extension_headers_are_left_alone_and_counted() {
     let mut flow = Flow::new(true, Proto::UDP);
     let last = Proto::UDP.0;
-    let many = [[60, 0, 0, 0, 0, 0, 0, 0]; 4].concat();
+    let many = [[60, 0, 0, 0, 0, 0, 0, 0]; 6].concat();
     for (option, options) in [
         (60, [many, extension(last, 0)].concat()),
         (50, vec![0; 16]),
