@@ -30,6 +30,9 @@ const AF_INET6: u8 = 10;
 /// Negative results of a helper.
 const ERRORS: u32 = 1 << 31;
 
+/// `gso_size` of a packet that is cut where its fragments end (Linux 4.8).
+const GSO_BY_FRAGS: u32 = 0xffff;
+
 const RECOMPUTE_SUM: u64 = 1;
 const INVALIDATE_HASH: u64 = 1 << 1;
 const PSEUDO_HEADER: u64 = 1 << 4;
@@ -85,6 +88,14 @@ impl SkbPacket {
         // SAFETY: `params` is `len` bytes long.
         let result = unsafe { lookup(self.skb.cast(), params, len, 0) };
         result as u32
+    }
+
+    /// Whether the packet will be cut where its fragments end, as SCTP's large ones are. Pulling
+    /// bytes out of the first one would move the cuts, and the receiver ends the association.
+    #[inline(always)]
+    fn is_cut_by_fragments(&self) -> bool {
+        // SAFETY: the context of a running program.
+        unsafe { (*self.skb).gso_size == GSO_BY_FRAGS }
     }
 
     #[inline(always)]
@@ -176,7 +187,7 @@ impl Packet for SkbPacket {
         let (data, end, total) =
             unsafe { ((*self.skb).data, (*self.skb).data_end, (*self.skb).len) };
         let linear = end.wrapping_sub(data);
-        if linear < len as u32 && total > linear {
+        if linear < len as u32 && total > linear && !self.is_cut_by_fragments() {
             let wanted = if total < len as u32 {
                 total
             } else {

@@ -24,6 +24,7 @@ mod network {
     mod devices;
     mod direct;
     mod distribution;
+    mod door;
     mod echo;
     mod eviction;
     mod exchange;
@@ -32,6 +33,7 @@ mod network {
     mod flips;
     mod foreign;
     mod fragments;
+    mod icmp_errors;
     mod kill_points;
     mod lab;
     mod large;
@@ -51,6 +53,7 @@ mod network {
     mod order;
     mod paths;
     mod pinned;
+    mod pmtu;
     mod port_clash;
     mod raw;
     mod recreated;

@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result, ensure};
 
 pub mod address;
 mod build;
+pub mod capture;
 pub mod client;
 pub mod command;
 pub mod draw;
@@ -33,6 +34,7 @@ mod sweep;
 mod wire;
 
 pub use self::address::{Addresses, Family, Protocol};
+pub use self::build::Side;
 use self::guard::Guard;
 pub use self::namespace::Namespace;
 use self::network::Network;
@@ -158,6 +160,12 @@ impl Lab {
     /// Has a node send packets for Services through the tunnel to another one.
     pub fn tunnel_services(&self, from: &Host, to: &Host) -> Result<()> {
         build::tunnel_services(from, to)
+    }
+
+    /// Has packets between two sides travel over two routers and a link of `mtu` bytes between them,
+    /// once in a lab. The first router is the one on the first side.
+    pub fn detour(&self, sides: [Side<'_>; 2], mtu: u16) -> Result<[Host; 2]> {
+        build::detour(self, sides, mtu)
     }
 
     /// Removes a pod with its device.

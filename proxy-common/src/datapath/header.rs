@@ -333,9 +333,10 @@ impl Transport {
                 })
             }
             Proto::SCTP => {
-                let header: SctpHeader = packet.load(network.payload)?;
+                // The chunks of a large message lie elsewhere, one packet's after the other's.
+                let header: SctpHeader = packet.read(network.payload)?;
                 let tag = if header.chunk == Chunk::INIT_ACK {
-                    packet.load(network.payload + size_of::<SctpHeader>())?
+                    packet.read(network.payload + size_of::<SctpHeader>())?
                 } else {
                     0
                 };

@@ -85,12 +85,12 @@ impl Address for Ip6 {
 
     #[inline(always)]
     fn difference(self, to: Self) -> Difference {
-        let ([a, b, c, d], [e, f, g, h]) = (self.0, to.0);
+        let (from, to) = (self.0, to.0);
         Difference::NONE
-            .replace(a, e)
-            .replace(b, f)
-            .replace(c, g)
-            .replace(d, h)
+            .replace(from[0], to[0])
+            .replace(from[1], to[1])
+            .replace(from[2], to[2])
+            .replace(from[3], to[3])
     }
 }
 

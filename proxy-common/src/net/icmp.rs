@@ -1,4 +1,4 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443): messages that report an error and quote the packet that
+//! ICMP (RFC 792) and `ICMPv6` (RFC 4443): messages that report an error and quote the packet that
 //! it is about.
 
 /// Length of the header, in bytes; the quoted packet follows.
@@ -20,5 +20,5 @@ pub const fn is_error(kind: u8) -> bool {
 /// big, time exceeded, parameter problem.
 #[inline(always)]
 pub const fn is_error6(kind: u8) -> bool {
-    matches!(kind, 1 | 2 | 3 | 4)
+    matches!(kind, 1..=4)
 }

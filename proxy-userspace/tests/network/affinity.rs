@@ -186,6 +186,7 @@ fn packets_of_old_connections_do_not_keep_a_client() {
     };
     for family in Family::ALL {
         let target = stage.service.target(family);
+        stage.assert_kept(400, (Protocol::Tcp, family));
         let mut open = Connection::open(&stage.client, target).unwrap();
         let at = open.answer().name.clone();
         let others = (0..TRIES).filter(|_| {

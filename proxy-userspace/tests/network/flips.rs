@@ -78,7 +78,7 @@ fn the_type_of_a_live_service_can_be_changed_and_nobody_inside_notices() {
     let outside = scene.outside();
     let plain = scene.service.clone();
     let node_port = plain.clone().at_node_port(NODE_PORT);
-    let balanced = node_port.clone().balanced(20);
+    let exposed = node_port.clone().balanced(20);
     let other_port = plain.clone().at_node_port(NODE_PORT + 1).balanced(20);
     let balancer = Family::ALL.map(|family| Addresses::service(20).of(family));
     let ((), tally) = during(
@@ -88,9 +88,9 @@ fn the_type_of_a_live_service_can_be_changed_and_nobody_inside_notices() {
         |_| {
             for service in [
                 &node_port,
-                &balanced,
+                &exposed,
                 &other_port,
-                &balanced,
+                &exposed,
                 &node_port,
                 &plain,
             ] {

@@ -14,7 +14,7 @@ use super::world::{World, ip, wait_until};
 
 /// One more address of the node that is on the device of the others, from the range that is
 /// routed to it.
-fn more(family: Family) -> IpAddr {
+const fn more(family: Family) -> IpAddr {
     Addresses::service(30).of(family)
 }
 

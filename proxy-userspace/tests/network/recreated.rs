@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use proxy_common::lottery::{Random, XorShift};
+use proxy_common::lottery::{Random as _, XorShift};
 use proxy_common::net::Proto;
 use xtask::lab::client::Connection;
 use xtask::lab::manifest::Service;

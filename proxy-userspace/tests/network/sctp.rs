@@ -210,29 +210,10 @@ fn what_sockets_send_through_a_cluster_ip_arrives() {
                 let all = live.endpoints(target, Proto::SCTP);
                 all.is_some_and(|all| all.contains(&addr))
             });
-            thread::scope(|scope| {
-                let server = stream(pod, addr, 8080);
-                listen(&server, 1).unwrap();
-                scope.spawn(move || {
-                    let (mut peer, _) = TcpListener::from(server).accept().unwrap();
-                    let mut buffer = vec![0; 65_536];
-                    // Nothing is the end.
-                    while let Ok(length @ 1..) = peer.read(&mut buffer) {
-                        peer.write_all(&buffer[..length]).unwrap();
-                    }
-                });
-                let socket = stream(&client, client.addresses.of(family), 0);
-                connect(&socket, &target).unwrap();
-                let mut socket = TcpStream::from(socket);
-                assert_eq!(target, socket.peer_addr().unwrap());
-                for length in [1, 10, 1_000, 1_400, 4_000, 20_000] {
-                    let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-                    socket.write_all(&sent).unwrap();
-                    let mut back = vec![0; length];
-                    socket.read_exact(&mut back).unwrap();
-                    assert!(sent == back, "{length} bytes came back changed");
-                }
-            });
+            // First without the Service: what fails then is none of its doing.
+            for to in [SocketAddr::new(addr, 8080), target] {
+                exchange((&client, client.addresses.of(family)), (pod, addr), to);
+            }
         }
     }
     world.assert_unnoticed(&[&service]);
@@ -248,10 +229,42 @@ fn stream(host: &Host, addr: IpAddr, port: u16) -> OwnedFd {
     let open = || {
         let socket = socket(family, SocketType::STREAM, Some(ipproto::SCTP))?;
         for which in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(&socket, which, Some(Duration::from_secs(60)))?;
+            set_socket_timeout(&socket, which, Some(Duration::from_mins(1)))?;
         }
         bind(&socket, &SocketAddr::new(addr, port))?;
         Ok(socket)
     };
     host.namespace.enter(open).unwrap()
+}
+
+/// Has a server at an address of a host send back what a client sends it, by way of `to`.
+fn exchange(client: (&Host, IpAddr), server: (&Host, IpAddr), to: SocketAddr) {
+    thread::scope(|scope| {
+        let listener = stream(server.0, server.1, 8080);
+        listen(&listener, 1).unwrap();
+        let listener = TcpListener::from(listener);
+        scope.spawn(move || {
+            let (mut peer, _) = listener.accept().unwrap();
+            let mut buffer = vec![0; 65_536];
+            loop {
+                let length = peer.read(&mut buffer).unwrap();
+                if length == 0 {
+                    return;
+                }
+                peer.write_all(&buffer[..length]).unwrap();
+            }
+        });
+        let socket = stream(client.0, client.1, 0);
+        connect(&socket, &to).unwrap();
+        let mut socket = TcpStream::from(socket);
+        assert_eq!(to, socket.peer_addr().unwrap());
+        for length in [1, 10, 1_000, 1_400, 4_000, 20_000, 60_000] {
+            let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            socket.write_all(&sent).unwrap();
+            let mut back = vec![0; length];
+            let read = socket.read_exact(&mut back);
+            read.unwrap_or_else(|error| panic!("{to}, {length} bytes: {error}"));
+            assert!(sent == back, "{to}: {length} bytes came back changed");
+        }
+    });
 }

@@ -88,6 +88,24 @@ impl Addresses {
         Self::underlay(100)
     }
 
+    /// A router on the underlay, counted from 1.
+    pub const fn router(number: u8) -> Self {
+        Self::underlay(100 + number)
+    }
+
+    /// An end of the link between two routers, counted from 1.
+    pub const fn link(number: u8) -> Self {
+        Self {
+            v4: Ipv4Addr::new(198, 51, 100, number),
+            v6: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number as u16),
+        }
+    }
+
+    /// The two as prefixes of nobody else.
+    pub fn prefixes(&self) -> [String; 2] {
+        [format!("{}/32", self.v4), format!("{}/128", self.v6)]
+    }
+
     /// A pod of a node, both counted from 1.
     pub const fn pod(node: u8, pod: u8) -> Self {
         Self {

@@ -12,10 +12,13 @@ use super::network::{Between, Pods};
 use super::{Host, Lab, Namespace, command, firewall};
 
 mod bridged;
+mod detour;
 mod routed;
 mod tunnel;
 
 use self::bridged::BRIDGE;
+pub use self::detour::Side;
+pub(super) use self::detour::detour;
 pub(super) use self::tunnel::tunnel_services;
 
 /// Makes the bridge, the nodes and the client outside.
@@ -156,12 +159,7 @@ fn wait_for(list: &mut Command, cables: &[Cable<'_>], state: &str) -> Result<()>
 
 /// Gives a pod all addresses of a prefix.
 pub(super) fn prefix(lab: &Lab, node: &Host, pod: &Host, prefix: &str) -> Result<()> {
-    let family = if prefix.contains(':') {
-        Family::V6
-    } else {
-        Family::V4
-    };
-    let address = pod.addresses.of(family);
+    let address = pod.addresses.of(family_of(prefix));
     let inside = format!("route add local {prefix} dev lo");
     command::ip(Some(pod.namespace.name()), &[inside])?;
     // One next hop stands for all: hundreds of neighbour entries would be the only alternative.
@@ -171,6 +169,14 @@ pub(super) fn prefix(lab: &Lab, node: &Host, pod: &Host, prefix: &str) -> Result
     };
     let outside = format!("route add {prefix} via {address} dev {device} onlink");
     command::ip(Some(node.namespace.name()), &[outside])
+}
+
+fn family_of(prefix: &str) -> Family {
+    if prefix.contains(':') {
+        Family::V6
+    } else {
+        Family::V4
+    }
 }
 
 /// Gives a host an address that no route leads to.

@@ -389,6 +389,8 @@ fn an_error_about_an_answer_takes_the_way_of_the_clients_packets() {
             };
             let mut before = message.frame(&quote.bytes());
             before[..6].copy_from_slice(bytemuck::bytes_of(&GATEWAY));
+            // The flow knows the way, whatever the packet before it took.
+            at.room = MemoryRoom::default();
             let (verdict, packet) = at.take(MemoryPacket::frame(before).at(PORT, &at.fib));
             message.to = endpoint.ip();
             let mut after = message.frame(&quote.between(endpoint, client).bytes());

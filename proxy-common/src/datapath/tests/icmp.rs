@@ -34,7 +34,7 @@ fn too_big(from: IpAddr, quote: &Quote) -> Message {
         from,
         to: quote.from.ip(),
         kind: if is_v6 { [2, 0] } else { [3, 4] },
-        rest: if is_v6 { [0, 0, 5, 0] } else { [0, 0, 5, 0] },
+        rest: [0, 0, 5, 0],
         limit: 1232,
     }
 }

@@ -98,6 +98,40 @@ fn what_follows_the_message_is_not_touched() {
 }
 
 #[test]
+fn ports_that_are_none_of_the_message_are_none() {
+    each(|is_v6, mut flow| {
+        let quote = flow.request();
+        let mut message = too_big(router(is_v6), &quote);
+        message.limit = header(is_v6) + 2;
+        let rest = quote.bytes().split_off(message.limit);
+        let frame = [message.frame(&quote.bytes()), rest].concat();
+        flow.node.leaves_alone(&frame);
+        assert_eq!(1, flow.node.counted(Counter::PassIcmpError));
+    });
+}
+
+/// In UDP it would say that there is none, and stands as its complement.
+#[test]
+fn a_checksum_may_come_out_as_zero() {
+    for (is_v6, proto) in ALL.into_iter().filter(|(_, proto)| *proto != Proto::SCTP) {
+        let mut flow = Flow::with_another_port(is_v6, proto);
+        let at = header(is_v6) + checksum(proto).start;
+        let sum = |quote: &Quote| quote.bytes()[at..at + 2].to_vec();
+        let mut quote = flow.request();
+        quote.payload = vec![0; 2];
+        let sent = |quote: &Quote| quote.between(flow.client, flow.service);
+        // What is missing to zero.
+        quote.payload = sum(&sent(&quote));
+        let zero = if proto == Proto::UDP { 0xff } else { 0 };
+        assert_eq!([zero; 2], *sum(&sent(&quote)));
+        let (before, after) = (quote.bytes(), sent(&quote).bytes());
+        let message = too_big(router(is_v6), &quote);
+        flow.node
+            .becomes(false, &message.frame(&before), &message.frame(&after));
+    }
+}
+
+#[test]
 fn datagrams_without_a_checksum_stay_without() {
     let mut flow = Flow::with_another_port(false, Proto::UDP);
     both_ways(false, &mut flow, 500, |quote| Quote {
