@@ -368,6 +368,6 @@ fn later_out<F: Wire, P: Packet, T: Tables<F>>(
     }
     match readdress(packet, network, work, Side::Source) {
         Some(()) => Verdict::Rewritten,
-        None => drop(tables, Counter::DropRewrite),
+        None => drop(tables, Counter::DropRewriteOut),
     }
 }

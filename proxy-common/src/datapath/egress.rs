@@ -90,7 +90,7 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     fragment::meet(packet, work, &network, (Hook::EGRESS, true));
     let mut step = decide(tables, work);
     if work.piece == Piece::First {
-        step = fragment::begin(tables, work, step);
+        step = fragment::begin(tables, work, step, Counter::DropFragmentHeadOut);
         if let Some(reason) = step.dropped() {
             return Some(drop(tables, reason));
         }
@@ -101,7 +101,7 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     let place = network.place(&transport);
     match rewrite::<F, P>(packet, &place, &work.key, Side::Source, &work.change) {
         Some(()) => Some(Verdict::Rewritten),
-        None => Some(drop(tables, Counter::DropRewrite)),
+        None => Some(drop(tables, Counter::DropRewriteOut)),
     }
 }
 

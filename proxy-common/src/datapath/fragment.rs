@@ -58,12 +58,14 @@ pub(super) fn meet<F: Wire, P: Packet>(
     }
 }
 
-/// Notes what becomes of a first fragment, which may be something else in the end.
+/// Notes what becomes of a first fragment, which may be something else in the end: one that cannot
+/// be translated is dropped for the reason `otherwise`.
 #[inline(always)]
 pub(super) fn begin<F: Family, T: Tables<F>>(
     tables: &mut T,
     work: &mut Work<F>,
     step: Step,
+    otherwise: Counter,
 ) -> Step {
     work.step = step;
     let ports = (work.key.sport(), work.key.dport());
@@ -72,7 +74,7 @@ pub(super) fn begin<F: Family, T: Tables<F>>(
         && work.key.proto() == Proto::SCTP
         && ports != (work.change.sport, work.change.dport)
     {
-        work.step = Step::drop(Counter::DropFragmentHead);
+        work.step = Step::drop(otherwise);
     }
     tables.part(Part::NoteFragment, work);
     work.step

@@ -105,6 +105,7 @@ pub(super) fn translate<F: Wire, P: Packet, T: Tables<F>>(
     let place = quoted.and_then(|quoted| quoted.place(packet, network.end()));
     match place.and_then(|(place, _)| rewrite(packet, work, network, &place, hook)) {
         Some(()) => Verdict::Rewritten,
+        None if hook == Hook::EGRESS => drop(tables, Counter::DropRewriteOut),
         None => drop(tables, Counter::DropRewrite),
     }
 }

@@ -129,7 +129,7 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
         if !seat.is_port() {
             work.hop = Hop::UNKNOWN;
         }
-        step = fragment::begin(tables, work, step);
+        step = fragment::begin(tables, work, step, Counter::DropFragmentHead);
     }
     let place = network.place(&transport);
     Some(finish(packet, tables, work, &place, step))

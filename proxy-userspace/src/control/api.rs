@@ -167,6 +167,10 @@ pub struct Map {
 pub struct Counter {
     /// Its name.
     pub name: String,
+    /// The hook where it is counted.
+    pub hook: String,
+    /// Which way packets go there.
+    pub direction: String,
     /// What it means.
     pub meaning: String,
     /// How often it happened.
@@ -177,6 +181,8 @@ impl From<(abi::Counter, u64)> for Counter {
     fn from((counter, value): (abi::Counter, u64)) -> Self {
         Self {
             name: counter.name().to_owned(),
+            hook: counter.place().hook().to_owned(),
+            direction: counter.place().direction().to_owned(),
             meaning: counter.meaning().to_owned(),
             value,
         }
@@ -187,6 +193,8 @@ impl From<(netfilter::Counter, netfilter::Count)> for Counter {
     fn from((counter, count): (netfilter::Counter, netfilter::Count)) -> Self {
         Self {
             name: counter.name().to_owned(),
+            hook: counter.hook().to_owned(),
+            direction: counter.direction().to_owned(),
             meaning: counter.meaning().to_owned(),
             value: count.packets,
         }

@@ -55,8 +55,25 @@ impl Counter {
         match self {
             Self::Untranslated => "drop-untranslated",
             Self::Unallocated => "drop-unallocated",
-            Self::Invalid => "drop-invalid",
+            Self::Invalid => "drop-ct-invalid",
             Self::Rejected => "rejected",
+        }
+    }
+
+    /// Where it counts: nftables chains by their hooks.
+    pub const fn hook(self) -> &'static str {
+        match self {
+            Self::Untranslated => "nftables prerouting, output",
+            Self::Unallocated | Self::Rejected => "nftables forward, input, output",
+            Self::Invalid => "nftables forward",
+        }
+    }
+
+    /// Which way the packets go.
+    pub const fn direction(self) -> &'static str {
+        match self {
+            Self::Untranslated | Self::Unallocated | Self::Rejected => "to a Service",
+            Self::Invalid => "both ways",
         }
     }
 

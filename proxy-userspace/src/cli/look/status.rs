@@ -164,7 +164,12 @@ fn packets(counters: &[Counter]) -> Vec<(&'static str, String)> {
         let meaning = counter.meaning.trim_start_matches("dropped: ");
         (
             "Drops",
-            format!("{reason} {}   {meaning}", grouped(counter.value)),
+            format!(
+                "{reason} {}   at {}, {}: {meaning}",
+                grouped(counter.value),
+                counter.hook,
+                counter.direction
+            ),
         )
     }));
     if all.len() == 1 {
