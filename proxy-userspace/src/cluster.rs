@@ -9,7 +9,7 @@ mod service;
 mod service_cidr;
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -180,16 +180,19 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
 /// Parses a range as Kubernetes does, blanks around it and host bits included.
 pub(crate) fn parse_net(text: &str) -> Option<IpNet> {
     let (addr, prefix_len) = text.trim().split_once('/')?;
-    let addr = if addr.contains(':') {
-        // One in IPv6 clothes has a prefix length of IPv6.
-        IpAddr::V6(addr.parse().ok()?)
-    } else {
-        parse_ip(addr)?
-    };
     if !prefix_len.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    IpNet::new(addr, prefix_len.parse().ok()?).ok()
+    let prefix_len: u8 = prefix_len.parse().ok()?;
+    if !addr.contains(':') {
+        return IpNet::new(parse_ip(addr)?, prefix_len).ok();
+    }
+    let addr: Ipv6Addr = addr.parse().ok()?;
+    // One in IPv6 clothes has a prefix length of IPv6, and is a range of IPv4 all the same.
+    match (addr.to_ipv4_mapped(), prefix_len.checked_sub(96)) {
+        (Some(addr), Some(prefix_len)) => IpNet::new(addr.into(), prefix_len).ok(),
+        _ => IpNet::new(addr.into(), prefix_len).ok(),
+    }
 }
 
 #[cfg(test)]
@@ -202,7 +205,8 @@ mod tests {
             (" 203.0.113.7/25", "203.0.113.7/25"),
             ("010.000.001.000/24", "10.0.1.0/24"),
             ("fd00::1/64\t", "fd00::1/64"),
-            ("::ffff:10.0.0.0/104", "::ffff:10.0.0.0/104"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:0:0/95", "::ffff:0:0/95"),
             ("0.0.0.0/0", "0.0.0.0/0"),
         ] {
             assert_eq!(expected.parse().ok(), parse_net(text), "{text}");

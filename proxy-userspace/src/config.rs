@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-pub use read::ConfigError;
+pub use read::{ConfigError, Configuration};
 
 use crate::cluster::Selectors;
 
@@ -69,10 +69,13 @@ pub enum NodePortAddresses {
     /// As the mode has it: everywhere with iptables, at the primary addresses with nftables.
     #[default]
     Default,
-    /// At the primary addresses of the Node.
-    Primary,
-    /// At addresses in these ranges; a family without one is reached everywhere.
-    In(Vec<IpNet>),
+    /// At these addresses; a family without one is reached everywhere.
+    In {
+        /// At the primary addresses of the Node.
+        primary: bool,
+        /// At addresses in these ranges.
+        ranges: Vec<IpNet>,
+    },
 }
 
 /// Which external IPs of Services are served. Loopback, link-local and multicast addresses never

@@ -78,7 +78,8 @@ impl Source {
     /// Manifests at `path`; nothing is read yet.
     pub fn new(path: PathBuf) -> Self {
         Self {
-            path,
+            // Changes are told by absolute paths. It fails for nothing but an empty one.
+            path: std::path::absolute(&path).unwrap_or(path),
             may_be_empty: false,
             selectors: Selectors::default(),
             is_held_back: false,

@@ -3,11 +3,12 @@
 
 use super::choose::choose_for;
 use super::frontend::whole_for;
+use super::origin::host_origin;
 use super::tables::Tables;
 use super::verdict::Step;
 use super::work::Work;
 use crate::abi::flow::FlowKey as _;
-use crate::abi::{Counter, Family, FlowFlags, Hook, Origin};
+use crate::abi::{Counter, Family, FlowFlags, Hook};
 use crate::net::{Address as _, Port, Proto};
 use bytemuck::Zeroable as _;
 
@@ -62,14 +63,15 @@ pub fn connect<F: Family, T: Tables<F>>(
     work.key
         .fill((&src, &dst), ports, call.proto, Hook::INGRESS);
     work.event.now = tables.now();
+    let origin = host_origin(tables, work, call.source.is_some());
     let frontend = tables.frontend(&work.frontend_key());
     let step = match frontend {
-        Some(_) => choose_for(tables, work, Origin::Host, call.source.is_some()),
+        Some(_) => choose_for(tables, work, origin, call.source.is_some()),
         None => Step::PASS,
     };
     // As if there were no frontend.
     let step = if step == Step::PASS {
-        whole_for(tables, work, Origin::Host)
+        whole_for(tables, work, origin)
     } else if step == Step::NONE {
         let path = &work.path;
         return Answer::Rewrite {

@@ -22,3 +22,22 @@ pub fn origin_of<F: Family, T: Tables<F>>(tables: &T, work: &Work<F>) -> Origin 
         Origin::Outside
     }
 }
+
+/// The origin of a process of the node. Where addresses decide, those of the node are no
+/// exception; by no device has its packet come in.
+#[inline(always)]
+pub fn host_origin<F: Family, T: Tables<F>>(
+    tables: &T,
+    work: &Work<F>,
+    has_source: bool,
+) -> Origin {
+    let is_inside = has_source
+        && tables.detector().is_some_and(|detector| {
+            detector.by_device == 0 && F::is_detected(detector, work.key.src())
+        });
+    if is_inside {
+        Origin::Inside
+    } else {
+        Origin::Host
+    }
+}

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::config::{Config, ConfigError, ExternalIps, Mode as Compatibility};
+use crate::config::{Config, ConfigError, Configuration, ExternalIps, Mode as Compatibility};
 use crate::control::{self, Control, ControlSocket, Facts};
 use crate::controller::{self, Kernel, Manifests};
 use crate::dataplane::{
@@ -43,8 +43,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "BIT")]
     reject_bit: Option<u8>,
     /// Which external IPs of Services are served: allow, deny, or ranges with commas between them.
-    #[arg(long, value_name = "POLICY", default_value = "allow")]
-    external_ips: ExternalIps,
+    /// By default all, unless the configuration's feature gate `AllowServiceExternalIPs` is off.
+    #[arg(long, value_name = "POLICY")]
+    external_ips: Option<ExternalIps>,
     /// Take Services and slices with either of the labels service.kubernetes.io/headless and
     /// service.kubernetes.io/service-proxy-name for nothing, as up to Kubernetes 1.34.
     #[arg(long)]
@@ -157,11 +158,19 @@ pub(super) fn execute(args: Args) -> Result<()> {
 }
 
 async fn run(args: Args) -> Result<()> {
-    let node = match &args.node_name {
-        Some(name) => name.trim().to_lowercase(),
-        None => host_name(),
-    };
-    let meaning = configured(&args)?;
+    let Configuration {
+        config: meaning,
+        node_name,
+        unread,
+    } = configured(&args)?;
+    for field in unread {
+        warn!("configuration: {field}");
+    }
+    let given = args
+        .node_name
+        .as_ref()
+        .map(|name| name.trim().to_lowercase());
+    let node = given.or(node_name).unwrap_or_else(host_name);
     let stop = CancellationToken::new();
     let reload = signals(stop.clone())?;
     let place = Place::here(&args.bpf_dir)?;
@@ -232,22 +241,24 @@ async fn run(args: Args) -> Result<()> {
 }
 
 /// What is configured by the file and by flags of our own.
-fn configured(args: &Args) -> Result<Config> {
-    let mut config = match &args.config {
+fn configured(args: &Args) -> Result<Configuration> {
+    let mut read = match &args.config {
         Some(file) => read_config(file)
             .with_context(|| format!("the configuration {} cannot be used", file.display()))?,
-        None => Config::default(),
+        None => Configuration::default(),
     };
     if let Some(bit) = args.reject_bit {
-        config = config.with_reject_bit(bit)?;
+        read.config = read.config.with_reject_bit(bit)?;
     }
-    config.external_ips = args.external_ips.clone();
-    config.hide_headless_labelled_services = args.hide_headless_labelled_services;
-    Ok(config)
+    if let Some(policy) = &args.external_ips {
+        read.config.external_ips = policy.clone();
+    }
+    read.config.hide_headless_labelled_services = args.hide_headless_labelled_services;
+    Ok(read)
 }
 
-fn read_config(file: &Path) -> Result<Config, ConfigError> {
-    Config::read(&std::fs::read_to_string(file)?)
+fn read_config(file: &Path) -> Result<Configuration, ConfigError> {
+    Configuration::read(&std::fs::read_to_string(file)?)
 }
 
 fn options(args: &Args, config: &Config, place: Place) -> Options {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::file::{DetectLocal, File};
-use super::{Config, Detect, IpNet, Mode, NodePortAddresses};
+use super::{Config, Detect, ExternalIps, IpNet, Mode, NodePortAddresses};
 use crate::cluster::{Invalid, parse_net};
 use crate::model::Family;
 
@@ -34,9 +34,20 @@ pub enum ConfigError {
     Invalid(#[from] Invalid),
 }
 
-impl Config {
-    /// The settings of a `KubeProxyConfiguration` in YAML or JSON. Fields that say nothing of where
-    /// packets go are accepted and not read.
+/// What a configuration file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// The settings that decide where packets go.
+    pub config: Config,
+    /// The name of this node (`hostnameOverride`).
+    pub node_name: Option<String>,
+    /// A line for each field that is given and not read.
+    pub unread: Vec<String>,
+}
+
+impl Configuration {
+    /// Reads a `KubeProxyConfiguration` in YAML or JSON. As by kube-proxy, unknown fields are
+    /// passed over.
     pub fn read(text: &str) -> Result<Self, ConfigError> {
         let value: Value =
             serde_saphyr::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
@@ -51,7 +62,12 @@ impl Config {
         })?;
         expect("apiVersion", file.api_version.as_deref(), API_VERSION)?;
         expect("kind", file.kind.as_deref(), KIND)?;
-        Ok(settings(&file)?)
+        let name = file.hostname_override.as_deref().map(str::trim);
+        Ok(Self {
+            config: settings(&file)?,
+            node_name: name.filter(|name| !name.is_empty()).map(str::to_lowercase),
+            unread: file.unread(),
+        })
     }
 }
 
@@ -91,6 +107,10 @@ fn settings(file: &File) -> Result<Config, Invalid> {
         node_port_addresses: node_port_addresses(file.node_port_addresses.as_deref())?,
         localhost_node_ports: localhost.unwrap_or(default.localhost_node_ports),
         masquerade_all: all.unwrap_or(default.masquerade_all),
+        external_ips: match file.feature_gates.as_ref().and_then(|own| own.external_ips) {
+            Some(false) => ExternalIps::Deny,
+            Some(true) | None => default.external_ips,
+        },
         ..default
     };
     Ok(match bit {
@@ -127,12 +147,10 @@ fn bit(section: &str, given: Option<i32>) -> Result<Option<u8>, Invalid> {
 }
 
 fn detect(file: &File) -> Result<Detect, Invalid> {
-    // Read in any mode, so that a mistake is told before the mode changes.
-    let ranges = cluster_cidrs(file.cluster_cidr.as_deref())?;
     let none = DetectLocal::default();
     let local = file.detect_local.as_ref().unwrap_or(&none);
     match file.detect_local_mode.as_deref().unwrap_or_default() {
-        "" | "ClusterCIDR" => Ok(Detect::ClusterCidr(ranges)),
+        "" | "ClusterCIDR" => cluster_cidrs(file.cluster_cidr.as_deref()).map(Detect::ClusterCidr),
         "NodeCIDR" => Ok(Detect::NodeCidr),
         "BridgeInterface" => device("bridgeInterface", local.bridge_interface.as_deref())
             .map(Detect::BridgeInterface),
@@ -176,23 +194,32 @@ fn cluster_cidrs(given: Option<&str>) -> Result<Vec<IpNet>, Invalid> {
     Ok(ranges)
 }
 
+/// Ranges, and words that stand for some.
 fn node_port_addresses(given: Option<&[String]>) -> Result<NodePortAddresses, Invalid> {
+    const LEGAL: &str = "give a range such as 192.0.2.0/24, or once each primary, localhost or all";
     let given = given.unwrap_or_default();
-    match given {
-        [] => return Ok(NodePortAddresses::Default),
-        [only] if only == "primary" => return Ok(NodePortAddresses::Primary),
-        _ => {}
+    if given.is_empty() {
+        return Ok(NodePortAddresses::Default);
     }
-    let ranges = given.iter().enumerate().map(|(index, text)| {
-        parse_net(text).ok_or_else(|| {
-            Invalid::new(
-                format!("nodePortAddresses[{index}]"),
-                text,
-                "give a range such as 192.0.2.0/24, or primary and nothing else",
-            )
-        })
-    });
-    Ok(NodePortAddresses::In(ranges.collect::<Result<_, _>>()?))
+    let (mut primary, mut ranges) = (false, Vec::new());
+    for (index, text) in given.iter().enumerate() {
+        let invalid = || Invalid::new(format!("nodePortAddresses[{index}]"), text, LEGAL);
+        let words = match text.as_str() {
+            "primary" => &[][..],
+            "localhost" => &["127.0.0.0/8", "::1/128"],
+            "all" => &["0.0.0.0/0", "::/0"],
+            _ => {
+                ranges.push(parse_net(text).ok_or_else(invalid)?);
+                continue;
+            }
+        };
+        if given[..index].contains(text) {
+            return Err(invalid());
+        }
+        primary |= text == "primary";
+        ranges.extend(words.iter().filter_map(|word| parse_net(word)));
+    }
+    Ok(NodePortAddresses::In { primary, ranges })
 }
 
 #[cfg(test)]
@@ -201,7 +228,8 @@ mod tests {
 
     fn read(fields: &str) -> Result<Config, String> {
         let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}");
-        Config::read(&text).map_err(|error| error.to_string())
+        let read = Configuration::read(&text).map_err(|error| error.to_string());
+        read.map(|read| read.config)
     }
 
     fn nets(texts: &[&str]) -> Vec<IpNet> {
@@ -243,6 +271,42 @@ winkernel: {enableDSR: false}
             ..Config::default()
         };
         assert_eq!(Ok(expected), read(kubeadm));
+    }
+
+    #[test]
+    fn what_is_not_read_is_told_and_keeps_nobody_from_starting() {
+        let text = format!(
+            "apiVersion: {API_VERSION}
+kind: {KIND}
+modus: iptables
+iptables: {{masqueradeall: true, syncPeriod: 0s}}
+bindAddress: 192.0.2.1
+healthzBindAddress: ''
+conntrack: {{tcpBeLiberal: true}}
+hostnameOverride: ' Node-7 '
+featureGates: {{AllowServiceExternalIPs: false, Other: true}}
+clusterCIDR: 10.1.0.0/16,10.2.0.0/16
+detectLocalMode: NodeCIDR
+"
+        );
+        let read = Configuration::read(&text).unwrap();
+        assert_eq!(Some("node-7"), read.node_name.as_deref());
+        assert_eq!(ExternalIps::Deny, read.config.external_ips);
+        assert!(!read.config.masquerade_all);
+        // Of another mode than is configured.
+        assert_eq!(Detect::NodeCidr, read.config.detect);
+        let mut unread = read.unread;
+        unread.sort_unstable();
+        assert_eq!(
+            [
+                "bindAddress: not read by this version",
+                "conntrack: not read by this version",
+                "featureGates.Other: not read by this version",
+                "iptables.masqueradeall: no such field",
+                "modus: no such field",
+            ],
+            unread[..]
+        );
     }
 
     #[test]
@@ -296,10 +360,33 @@ nftables: {masqueradeBit: 15}
         let addresses = |fields| read(fields).map(|config| config.node_port_addresses);
         for (fields, expected) in [
             ("nodePortAddresses: []", NodePortAddresses::Default),
-            ("nodePortAddresses: [primary]", NodePortAddresses::Primary),
+            (
+                "nodePortAddresses: [primary]",
+                NodePortAddresses::In {
+                    primary: true,
+                    ranges: vec![],
+                },
+            ),
             (
                 "nodePortAddresses: [192.0.2.0/24, '::/0']",
-                NodePortAddresses::In(nets(&["192.0.2.0/24", "::/0"])),
+                NodePortAddresses::In {
+                    primary: false,
+                    ranges: nets(&["192.0.2.0/24", "::/0"]),
+                },
+            ),
+            (
+                "nodePortAddresses: [localhost, primary, '::ffff:192.0.2.0/120']",
+                NodePortAddresses::In {
+                    primary: true,
+                    ranges: nets(&["127.0.0.0/8", "::1/128", "192.0.2.0/24"]),
+                },
+            ),
+            (
+                "nodePortAddresses: [all]",
+                NodePortAddresses::In {
+                    primary: false,
+                    ranges: nets(&["0.0.0.0/0", "::/0"]),
+                },
             ),
         ] {
             assert_eq!(Ok(expected), addresses(fields), "{fields}");
@@ -333,19 +420,14 @@ nftables: {masqueradeBit: 15}
                  BridgeInterface and InterfaceNamePrefix",
             ),
             (
-                "nodePortAddresses: [192.0.2.0/24, primary]",
-                "nodePortAddresses[1]: primary is not legal; give a range such as 192.0.2.0/24, or \
-                 primary and nothing else",
+                "nodePortAddresses: [primary, 192.0.2.0/24, primary]",
+                "nodePortAddresses[2]: primary is not legal; give a range such as 192.0.2.0/24, or \
+                 once each primary, localhost or all",
             ),
         ] {
             assert_eq!(Err(message.to_owned()), read(fields), "{fields}");
         }
         for (fields, start) in [
-            ("modus: iptables", "modus: unknown field `modus`"),
-            (
-                "iptables: {masqueradeall: true}",
-                "iptables.masqueradeall: unknown field `masqueradeall`",
-            ),
             (
                 "iptables: {masqueradeAll: 1}",
                 "iptables.masqueradeAll: invalid type: integer `1`, expected a boolean",
@@ -355,7 +437,7 @@ nftables: {masqueradeBit: 15}
             let message = read(fields).unwrap_err();
             assert!(message.starts_with(start), "{fields}: {message}");
         }
-        let other = Config::read("apiVersion: v1\nkind: KubeProxyConfiguration");
+        let other = Configuration::read("apiVersion: v1\nkind: KubeProxyConfiguration");
         let message = "apiVersion: v1 is not legal; legal is kubeproxy.config.k8s.io/v1alpha1";
         assert_eq!(message, other.unwrap_err().to_string());
     }

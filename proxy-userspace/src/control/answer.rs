@@ -37,6 +37,8 @@ pub struct TableState {
     pub endpoints: [usize; 2],
     /// How the manifests are.
     pub standing: Standing,
+    /// Whether this node's Node object is gone.
+    pub is_node_gone: bool,
     /// What is not served; whether that is a limit of this program.
     pub notices: Vec<(ObjectName, String, bool)>,
     /// Operations that the kernel refused.
@@ -112,6 +114,7 @@ impl Answers {
         }
         let devices = devices(&self.devices.borrow());
         let is_sound = state.standing.problems.is_empty()
+            && !state.is_node_gone
             && state.notices.iter().all(|(.., is_by_choice)| *is_by_choice)
             && state.refused == 0
             && devices.refused.is_empty()
@@ -128,7 +131,7 @@ impl Answers {
                 path: self.facts.manifests.display().to_string(),
                 files: state.standing.files,
                 objects: state.standing.objects,
-                problems: state.standing.problems.to_vec(),
+                problems: problems(&state),
             },
             maps: maps(&self.facts.capacities, &state, flows),
             tables: tables(state),
@@ -279,4 +282,17 @@ fn maps(
         halved(capacities.half_open),
     );
     maps
+}
+
+/// What is wrong with what is declared.
+fn problems(state: &TableState) -> Vec<String> {
+    let gone = "this node's Node object is gone: what it said last still counts";
+    let gone = state.is_node_gone.then(|| gone.to_owned());
+    state
+        .standing
+        .problems
+        .iter()
+        .cloned()
+        .chain(gone)
+        .collect()
 }

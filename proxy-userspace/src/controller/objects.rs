@@ -42,6 +42,8 @@ pub(super) struct Objects {
     is_complete: bool,
     /// Whether it was said that it is not so yet.
     is_warned: bool,
+    /// Whether there was a Node object of this node, and is not any more.
+    is_node_gone: bool,
     start: Instant,
 }
 
@@ -75,6 +77,7 @@ impl Objects {
             bursts: Bursts::default(),
             is_complete: false,
             is_warned: false,
+            is_node_gone: false,
             start: Instant::now(),
         }
     }
@@ -157,6 +160,7 @@ impl Objects {
             frontends,
             endpoints,
             standing: self.standing.clone(),
+            is_node_gone: self.is_node_gone,
             notices,
             refused: self.refused.len(),
             last_change: self.last_change,
@@ -187,8 +191,9 @@ impl Objects {
         }
     }
 
-    fn take(&mut self, update: Update) {
+    fn take(&mut self, mut update: Update) {
         self.sum_up();
+        self.keep_node(&mut update.changes);
         let completes = !self.is_complete && self.completes(&update);
         self.standing = update.standing;
         let now = self.start.elapsed();
@@ -276,12 +281,28 @@ impl Objects {
         self.is_complete
     }
 
+    /// A node whose Node object is gone still has the addresses, the zone and the pods that it had:
+    /// what was known of it counts until there is something else.
+    fn keep_node(&mut self, changes: &mut Vec<Change>) {
+        changes.retain(|change| match change {
+            Change::Gone(ObjectKey::Node(name)) if *name == self.node => {
+                self.is_node_gone = true;
+                warn!("the Node object of this node is gone: what it said last still counts");
+                false
+            }
+            Change::Set(Object::Node(node)) if node.name == self.node => {
+                self.is_node_gone = false;
+                true
+            }
+            _ => true,
+        });
+    }
+
     fn note_node(&self, change: &Change) {
         let addresses = match change {
             Change::Set(Object::Node(node)) if node.name == self.node => {
                 node.addresses.iter().copied().collect()
             }
-            Change::Gone(ObjectKey::Node(name)) if *name == self.node => BTreeSet::new(),
             _ => return,
         };
         self.node_addresses.send_replace(Some(addresses));

@@ -288,6 +288,21 @@ fn files_are_followed() {
     drop(follower);
 }
 
+/// Changes are told by absolute paths.
+#[test]
+fn a_relative_path_includes_the_files_that_change_below_it() {
+    let here = std::env::current_dir().unwrap();
+    for (path, file) in [
+        ("manifests", "manifests/a.yaml"),
+        ("./manifests", "manifests/a.yaml"),
+        ("manifests/", "manifests/a.yaml"),
+        ("a.yaml", "a.yaml"),
+    ] {
+        let source = Source::new(path.into());
+        assert!(source.includes(&here.join(file)), "{path}");
+    }
+}
+
 #[test]
 fn hidden_objects_are_as_if_they_were_not_there() {
     let dir = Dir::new("hidden");

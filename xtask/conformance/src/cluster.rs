@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node as ApiNode, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube_lottery::cluster::{Convert, Converted, Invalid};
-use kube_lottery::config::{Config, Detect, Mode, NodePortAddresses};
+use kube_lottery::config::{Config, Configuration, Mode};
 use kube_lottery::model::{Change, Object, ServiceCidr};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -27,39 +27,32 @@ pub struct Declared {
 
 /// The configuration of a case's proxy in one mode.
 pub fn config(node: &Node, mode: Mode) -> Result<Config> {
+    // As from a file, so that its words and ranges are read as they are there.
     let given = &node.config;
-    let detect = match given.detect_local_mode {
-        DetectLocalMode::NodeCIDR => Detect::NodeCidr,
-        DetectLocalMode::ClusterCIDR => Detect::ClusterCidr(
-            given
-                .cluster_cidr
-                .split(',')
-                .filter(|text| !text.is_empty())
-                .map(|text| text.parse().with_context(|| format!("clusterCIDR: {text}")))
-                .collect::<Result<_>>()?,
-        ),
-    };
-    let node_port_addresses = match &given.node_port_addresses[..] {
-        [] => NodePortAddresses::Default,
-        [primary] if primary == "primary" => NodePortAddresses::Primary,
-        ranges => NodePortAddresses::In(
-            ranges
-                .iter()
-                .map(|text| {
-                    text.parse()
-                        .with_context(|| format!("nodePortAddresses: {text}"))
-                })
-                .collect::<Result<_>>()?,
-        ),
-    };
-    Ok(Config {
-        mode,
-        detect,
-        node_port_addresses,
-        localhost_node_ports: given.iptables_localhost_node_ports,
-        masquerade_all: given.masquerade_all,
-        ..Config::default()
-    })
+    let file = json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": mode_name(mode),
+        "detectLocalMode": match given.detect_local_mode {
+            DetectLocalMode::NodeCIDR => "NodeCIDR",
+            DetectLocalMode::ClusterCIDR => "ClusterCIDR",
+        },
+        "clusterCIDR": given.cluster_cidr,
+        "nodePortAddresses": given.node_port_addresses,
+        "iptables": {
+            "localhostNodePorts": given.iptables_localhost_node_ports,
+            "masqueradeAll": given.masquerade_all,
+        },
+        "nftables": {"masqueradeAll": given.masquerade_all},
+    });
+    Ok(Configuration::read(&file.to_string())?.config)
+}
+
+const fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Iptables => "iptables",
+        Mode::Nftables => "nftables",
+    }
 }
 
 /// What a case declares, the addresses of its node's interfaces included.

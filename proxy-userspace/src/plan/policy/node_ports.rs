@@ -60,15 +60,14 @@ enum Ranges {
 
 impl Ranges {
     fn of(config: &Config, facts: &Facts, family: Family) -> Self {
-        let primary = || facts.primary.iter().copied().map(IpNet::from).collect();
-        let ranges: Vec<_> = match (&config.node_port_addresses, config.mode) {
-            (NodePortAddresses::In(ranges), _) => ranges.clone(),
-            (NodePortAddresses::Primary, _) | (NodePortAddresses::Default, Mode::Nftables) => {
-                primary()
-            }
-            (NodePortAddresses::Default, Mode::Iptables) => Vec::new(),
+        let (primary, mut mine) = match (&config.node_port_addresses, config.mode) {
+            (NodePortAddresses::In { primary, ranges }, _) => (*primary, ranges.clone()),
+            (NodePortAddresses::Default, Mode::Nftables) => (true, Vec::new()),
+            (NodePortAddresses::Default, Mode::Iptables) => (false, Vec::new()),
         };
-        let mut mine = ranges;
+        if primary {
+            mine.extend(facts.primary.iter().copied().map(IpNet::from));
+        }
         mine.retain(|range| Family::of(range.addr()) == family);
         if mine.is_empty() || mine.iter().any(|range| range.prefix_len() == 0) {
             return Self::All;

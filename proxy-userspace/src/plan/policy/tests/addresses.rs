@@ -30,8 +30,9 @@ fn node_ports_are_where_mode_and_configuration_say() {
     const ALL4: &[&str] = &[PRIMARY, SECONDARY];
     const ALL6: &[&str] = &["2001:db8::1", "2001:db8::2"];
     const LOOPBACK: &[&str] = &["127.0.0.1"];
-    let ranges = |texts: &[&str]| {
-        NodePortAddresses::In(texts.iter().map(|text| text.parse().unwrap()).collect())
+    let ranges = |texts: &[&str]| NodePortAddresses::In {
+        primary: false,
+        ranges: texts.iter().map(|text| text.parse().unwrap()).collect(),
     };
     let first = &[&ALL4[..1], &ALL6[..1]];
     for (given, iptables, nftables) in [
@@ -40,7 +41,14 @@ fn node_ports_are_where_mode_and_configuration_say() {
             &[ALL4, LOOPBACK, ALL6][..],
             &first[..],
         ),
-        (NodePortAddresses::Primary, first, first),
+        (
+            NodePortAddresses::In {
+                primary: true,
+                ranges: vec![],
+            },
+            first,
+            first,
+        ),
         (ranges(&["192.0.2.0/24"]), &[ALL4, ALL6], &[ALL4, ALL6]),
         (
             ranges(&["192.0.2.2/32", "2001:db8::2/128"]),

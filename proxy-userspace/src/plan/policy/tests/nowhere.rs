@@ -85,7 +85,10 @@ fn with_endpoints_elsewhere_only_a_local_policy_drops() {
 fn at_secondary(mode: Mode) -> World {
     let ranges = vec!["192.0.2.2/32".parse().unwrap()];
     World::new(Config {
-        node_port_addresses: NodePortAddresses::In(ranges),
+        node_port_addresses: NodePortAddresses::In {
+            primary: false,
+            ranges,
+        },
         ..config(mode)
     })
 }
