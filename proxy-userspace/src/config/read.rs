@@ -213,7 +213,7 @@ fn node_port_addresses(given: Option<&[String]>) -> Result<NodePortAddresses, In
                 continue;
             }
         };
-        if given[..index].contains(text) {
+        if given.iter().take(index).any(|other| other == text) {
             return Err(invalid());
         }
         primary |= text == "primary";
