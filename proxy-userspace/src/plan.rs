@@ -16,6 +16,7 @@
 //! carried out ([`Plan::applied`]). Only Services that changed are looked at.
 
 mod bits;
+mod claims;
 mod detector;
 mod diff;
 mod family;
@@ -45,7 +46,8 @@ use proxy_common::abi::{Detector, capacity};
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
 pub use snapshot::{Floors, Snapshot};
-pub use view::{Condition, EndpointView, FrontendKind, FrontendView, PortView, ServiceView};
+pub use view::{Condition, EndpointView, FrontendView, PortView, ServiceView};
+pub use wanted::FrontendKind;
 
 use crate::config::Config;
 use crate::model::{Change, EndpointSlice, Node, Object, ObjectKey, ObjectName, Service};

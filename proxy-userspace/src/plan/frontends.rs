@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use proxy_common::abi::Frontend;
 
 use super::op::{Op, Socket};
-use crate::model::{Family, ObjectName};
+use crate::model::Family;
 
 #[derive(Debug)]
 pub(super) struct Frontends {
@@ -22,20 +22,8 @@ pub(super) struct Frontends {
 struct Owner {
     /// Number of the service port.
     number: u32,
-    service: ObjectName,
-    /// Services that want the frontend as well.
-    others: BTreeSet<ObjectName>,
     /// What the frontend should be.
     value: Option<Frontend>,
-}
-
-/// Why a frontend cannot be had.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// It belongs to another service port.
-    Taken(ObjectName),
-    /// The table is full.
-    Full,
 }
 
 impl Frontends {
@@ -49,68 +37,39 @@ impl Frontends {
         }
     }
 
-    /// Why this service port, if it has a number yet, cannot have a frontend: the first one that
-    /// asks has it until it releases it.
-    pub(super) fn refusal(
-        &mut self,
-        at: Socket,
-        number: Option<u32>,
-        service: &ObjectName,
-    ) -> Option<Refusal> {
-        if let Some(owner) = self.owners.get_mut(&at) {
-            if number == Some(owner.number) {
-                return None;
-            }
-            owner.others.insert(service.clone());
-            return Some(Refusal::Taken(owner.service.clone()));
-        }
-        (*self.used_mut(at.family()) >= self.capacity).then_some(Refusal::Full)
+    /// Whether there is room for this frontend, or it has its place already.
+    pub(super) fn has_room(&mut self, at: Socket) -> bool {
+        self.owners.contains_key(&at) || *self.used_mut(at.family()) < self.capacity
     }
 
-    /// Gives a frontend that was not refused to a service port.
-    pub(super) fn grant(&mut self, at: Socket, number: u32, service: &ObjectName) {
+    /// Gives a frontend that there is room for to a service port.
+    pub(super) fn grant(&mut self, at: Socket, number: u32) {
         if self.owners.contains_key(&at) {
             return;
         }
         *self.used_mut(at.family()) += 1;
-        let owner = Owner {
-            number,
-            service: service.clone(),
-            others: BTreeSet::new(),
-            value: None,
-        };
-        self.owners.insert(at, owner);
+        let value = None;
+        self.owners.insert(at, Owner { number, value });
         self.changed.insert(at);
     }
 
-    /// Begins with a frontend that the tables hold, whose owner has no name yet.
+    /// Begins with a frontend that the tables hold.
     pub(super) fn adopt(&mut self, at: Socket, value: Frontend) {
         *self.used_mut(at.family()) += 1;
         self.told.insert(at, value);
         let owner = Owner {
             number: value.service,
-            service: ObjectName::new("", ""),
-            others: BTreeSet::new(),
             value: Some(value),
         };
         self.owners.insert(at, owner);
     }
 
-    /// Names the Service of an adopted frontend.
-    pub(super) fn rename(&mut self, at: Socket, service: &ObjectName) {
-        if let Some(owner) = self.owners.get_mut(&at) {
-            owner.service = service.clone();
+    /// Takes a frontend from its owner.
+    pub(super) fn release(&mut self, at: Socket) {
+        if self.owners.remove(&at).is_some() {
+            *self.used_mut(at.family()) -= 1;
+            self.changed.insert(at);
         }
-    }
-
-    /// Takes a frontend from its owner; returns the Services that were refused it.
-    pub(super) fn release(&mut self, at: Socket) -> BTreeSet<ObjectName> {
-        let Some(owner) = self.owners.remove(&at) else {
-            return BTreeSet::new();
-        };
-        *self.used_mut(at.family()) -= 1;
-        self.changed.insert(at);
-        owner.others
     }
 
     /// Says what a frontend that has an owner should be.

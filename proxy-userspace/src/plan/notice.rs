@@ -17,8 +17,8 @@ pub enum Notice {
         /// The address.
         addr: IpAddr,
     },
-    /// Two Services have one frontend.
-    #[error("{frontend} belongs to Service {owner}; it is served here once that lets it go")]
+    /// Two service ports, of two Services or of one, want one frontend.
+    #[error("{frontend} belongs to Service {owner}, whose claim comes first")]
     FrontendTaken {
         /// The frontend.
         frontend: Socket,

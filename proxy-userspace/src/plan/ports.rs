@@ -5,6 +5,7 @@ mod doors;
 mod endpoints;
 mod windows;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use proxy_common::abi::{Detector, Frontend};
 use proxy_common::net::Proto;
 
 use super::bits::Bits;
+use super::claims::{Claim, Claims};
 use super::detector::Detection;
 use super::diff::Held;
 use super::family::PerFamily;
@@ -33,6 +35,7 @@ pub(super) struct Ports {
     numbers: Numbers,
     by_service: HashMap<ObjectName, HashMap<PortKey, u32>>,
     by_number: HashMap<u32, Port>,
+    claims: Claims,
     frontends: Frontends,
     slots: PerFamily<Slots>,
     reverse: PerFamily<Reverse>,
@@ -75,6 +78,7 @@ impl Ports {
             numbers: Numbers::new(),
             by_service: HashMap::new(),
             by_number: HashMap::new(),
+            claims: Claims::default(),
             frontends: Frontends::new(limits.frontends),
             slots: PerFamily::new(|| Slots::new(limits.endpoints)),
             reverse: PerFamily::new(|| Reverse::new(limits.reverse)),
@@ -88,12 +92,11 @@ impl Ports {
         }
     }
 
-    /// Makes Services anew, and those that waited for something that becomes free by that. Returns
-    /// what is to be said about each of them.
+    /// Makes Services anew, and those that gain or lose a frontend by that. Returns what is to be
+    /// said about each of them.
     ///
-    /// What several of them want goes to the one that was made first, and to the first by name
-    /// where that is not known: a node that starts and sees them all at once comes to the same as
-    /// one that saw them come.
+    /// What several of them want goes to the one whose claim comes first: a node that starts and
+    /// sees them all at once comes to the same as one that saw them come.
     pub(super) fn replan(
         &mut self,
         dirty: BTreeSet<ObjectName>,
@@ -101,25 +104,35 @@ impl Ports {
         created: impl Fn(&ObjectName) -> Option<i64>,
         now: Duration,
     ) -> BTreeMap<ObjectName, Vec<Notice>> {
-        let with_wanted = |name: ObjectName| {
+        let mut all: BTreeMap<_, _> = BTreeMap::new();
+        for name in dirty {
             let wanted = wanted(&name);
-            (name, wanted)
-        };
-        let mut all: BTreeMap<_, _> = dirty.into_iter().map(with_wanted).collect();
+            all.insert(name, wanted);
+        }
+        self.inherit_all(&all, &created);
 
-        // Everything is released before anything is claimed, so that a frontend can change hands
-        // within one step; those that waited for it are looked at as well.
-        let mut heirs = BTreeSet::new();
-        for (name, wanted) in &all {
-            heirs.append(&mut self.release(name, wanted));
-        }
-        for heir in heirs {
-            all.entry(heir).or_insert_with_key(&wanted);
-        }
-        for (name, wanted) in &all {
+        // All claims are known before any frontend changes hands, and everything is released before
+        // anything is granted. Those whose claims are in another order now are looked at as well.
+        let mut concerned = BTreeSet::new();
+        for (name, wanted) in &mut all {
+            let mut claims = Vec::new();
             for wanted in wanted {
-                self.inherit(name, wanted);
+                self.keep_former(name, wanted);
+                claims.append(&mut Claim::all(name, created(name), wanted));
             }
+            self.claims.set(name, claims, &mut concerned);
+        }
+        for name in concerned {
+            if let Entry::Vacant(entry) = all.entry(name) {
+                let mut wanted = wanted(entry.key());
+                for wanted in &mut wanted {
+                    self.keep_former(entry.key(), wanted);
+                }
+                entry.insert(wanted);
+            }
+        }
+        for (name, wanted) in &all {
+            self.release(name, wanted);
         }
         let mut all: Vec<_> = all.into_iter().collect();
         all.sort_by_cached_key(|(name, _)| created(name).unwrap_or(i64::MAX));
@@ -148,13 +161,11 @@ impl Ports {
             match number {
                 Some(number) if !frontends.is_empty() => {
                     self.set_frontends(number, &wanted.key, frontends);
-                    self.keep_former(number, &mut wanted);
                     self.set_endpoints(number, &mut wanted, now, &mut notices);
                     self.set_sources(number, &wanted, &mut notices);
                     self.publish(number);
                 }
-                // Whoever waits for its frontends has been told, for there are none.
-                _ => self.end(name, &wanted.key, &mut BTreeSet::new()),
+                _ => self.end(name, &wanted.key),
             }
         }
         notices

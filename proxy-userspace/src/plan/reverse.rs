@@ -218,7 +218,7 @@ fn is_other(before: &[Door], after: &[Door]) -> bool {
 mod tests {
     use proxy_common::net::Proto;
 
-    use super::super::wanted::List;
+    use super::super::wanted::{FrontendKind, List};
     use super::*;
 
     fn endpoint(last: u8) -> Socket {
@@ -350,6 +350,7 @@ mod tests {
                 port: 30080,
                 proto: Proto::TCP,
             },
+            kind: FrontendKind::NodePort,
             flags: FrontendFlags::OWN_ADDRESS,
             inside: List::Nobody,
             outside: list,

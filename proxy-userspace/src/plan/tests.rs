@@ -301,18 +301,18 @@ fn a_local_endpoint_is_marked() {
 fn a_frontend_changes_hands_within_one_step() {
     let mut world = World::new(Limits::default());
     world.change(vec![
-        set_service("b", "10.96.0.1"),
-        set_slice("b", &["10.1.0.2"]),
+        set_service("a", "10.96.0.1"),
         set_slice("a", &["10.1.0.1"]),
+        set_slice("b", &["10.1.0.2"]),
     ]);
-    let outcome = world.change(vec![set_service("a", "10.96.0.1")]);
-    let expected = "default/a: 10.96.0.1:80/TCP belongs to Service default/b; it is served here \
-                    once that lets it go";
+    let outcome = world.change(vec![set_service("b", "10.96.0.1")]);
+    let expected = "default/b: 10.96.0.1:80/TCP belongs to Service default/a, whose claim comes \
+                    first";
     assert_eq!([expected], *messages(&outcome));
-    assert_eq!(["10.1.0.2:8080"], *world.reachable("10.96.0.1"));
-
-    let outcome = world.change(vec![gone("b")]);
     assert_eq!(["10.1.0.1:8080"], *world.reachable("10.96.0.1"));
+
+    let outcome = world.change(vec![gone("a")]);
+    assert_eq!(["10.1.0.2:8080"], *world.reachable("10.96.0.1"));
     assert!(
         !outcome
             .ops

@@ -9,7 +9,7 @@ use proxy_common::abi::EndpointFlags;
 use super::op::Socket;
 use super::policy::merged;
 use super::ports::Ports;
-use super::wanted::{List, PortKey};
+use super::wanted::{FrontendKind, PortKey};
 use crate::model::{Endpoint, EndpointSlice, Family, ObjectName, Protocol, Service, ServicePort};
 
 /// A Service as it is planned.
@@ -47,44 +47,6 @@ pub struct FrontendView {
     pub at: Socket,
     /// What it is to its Service, if that is known.
     pub kind: Option<FrontendKind>,
-}
-
-/// What a frontend is to its Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrontendKind {
-    /// Its cluster IP.
-    ClusterIp,
-    /// An external IP.
-    ExternalIp,
-    /// An address of its load balancer.
-    LoadBalancer,
-    /// A node port at an address of this node.
-    NodePort,
-}
-
-impl FrontendKind {
-    /// As one word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ClusterIp => "cluster",
-            Self::ExternalIp => "external",
-            Self::LoadBalancer => "load-balancer",
-            Self::NodePort => "node-port",
-        }
-    }
-
-    fn of(at: Socket, service: &Service, port: &ServicePort) -> Self {
-        let is_among = |addresses: &[IpAddr]| at.port == port.port && addresses.contains(&at.addr);
-        if is_among(&service.cluster_ips) {
-            Self::ClusterIp
-        } else if is_among(&service.external_ips) {
-            Self::ExternalIp
-        } else if is_among(&service.load_balancer_ips) {
-            Self::LoadBalancer
-        } else {
-            Self::NodePort
-        }
-    }
 }
 
 /// An endpoint as it is planned.
@@ -215,12 +177,10 @@ fn view(
     };
     if let Some((number, frontends, held)) = planned.planned(&service.name, &key) {
         view.number = Some(number);
-        let served = frontends
-            .iter()
-            .filter(|own| own.uses(List::Cluster) || own.uses(List::Local));
+        let served = frontends.iter().filter(|own| own.leads_somewhere());
         let served = served.map(|own| FrontendView {
             at: own.at,
-            kind: Some(FrontendKind::of(own.at, service, port)),
+            kind: Some(own.kind),
         });
         view.frontends = served.collect();
         for held in held {

@@ -58,6 +58,7 @@ pub(super) struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WantedFrontend {
     pub at: Socket,
+    pub kind: FrontendKind,
     /// All its properties, whether its lists are local included.
     pub flags: FrontendFlags,
     /// Where packets from inside go, and the node's own.
@@ -72,9 +73,40 @@ impl WantedFrontend {
         self.uses(List::Cluster) || self.uses(List::Local)
     }
 
+    /// Whether any packet finds an endpoint where these lists have some.
+    pub(super) fn finds_any(&self, has_cluster: bool, has_local: bool) -> bool {
+        (has_cluster && self.uses(List::Cluster)) || (has_local && self.uses(List::Local))
+    }
+
     /// Whether some of its packets may go to the endpoints of this list.
     pub(super) fn uses(&self, list: List) -> bool {
         self.inside == list || self.outside == list
+    }
+}
+
+/// What a frontend is to its Service. Where several Services want an address and port, the kinds
+/// have it in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FrontendKind {
+    /// Its cluster IP.
+    ClusterIp,
+    /// An external IP.
+    ExternalIp,
+    /// An address of its load balancer.
+    LoadBalancer,
+    /// A node port at an address of this node.
+    NodePort,
+}
+
+impl FrontendKind {
+    /// As one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "cluster",
+            Self::ExternalIp => "external",
+            Self::LoadBalancer => "load-balancer",
+            Self::NodePort => "node-port",
+        }
     }
 }
 

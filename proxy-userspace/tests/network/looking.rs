@@ -206,8 +206,8 @@ fn the_status_says_what_is_wrong_by_its_exit_code_too() {
     });
     expect_line(
         &world.look(&["status"]),
-        "Wrong      default/zoo: 10.96.0.10:80/TCP belongs to Service default/web; it is served \
-         here once that lets it go",
+        "Wrong      default/zoo: 10.96.0.10:80/TCP belongs to Service default/web, whose claim \
+         comes first",
     );
 
     let taken = Command::new(binary())

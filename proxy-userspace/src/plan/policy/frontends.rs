@@ -11,7 +11,7 @@ use super::{Policy, detector};
 use crate::config::Mode;
 use crate::model::{Family, Service, ServicePort, TrafficPolicy};
 use crate::plan::op::Socket;
-use crate::plan::wanted::{List, PortKey, Wanted, WantedFrontend};
+use crate::plan::wanted::{FrontendKind, List, PortKey, Wanted, WantedFrontend};
 
 const ORIGINS: [Origin; 3] = [Origin::Inside, Origin::Outside, Origin::Host];
 
@@ -39,14 +39,14 @@ impl Given<'_> {
         let config = &self.policy.config;
         for addr in self.family(&self.service.external_ips) {
             if config.external_ips.include(addr) {
-                all.add(self.external(addr, self.port.port));
+                all.add(self.external(FrontendKind::ExternalIp, addr));
             }
         }
         let sources = self.sources();
         // kube-proxy's iptables mode has no filter for what it refuses altogether.
         let is_filtered = !sources.is_empty() && (self.has_any || config.mode == Mode::Nftables);
         for addr in self.family(&self.service.load_balancer_ips) {
-            let mut frontend = self.external(addr, self.port.port);
+            let mut frontend = self.external(FrontendKind::LoadBalancer, addr);
             frontend.flags = frontend
                 .flags
                 .with(FrontendFlags::FILTERED.only_if(is_filtered));
@@ -55,7 +55,7 @@ impl Given<'_> {
         if self.port.node_port != 0 {
             let node_ports = self.policy.node_ports.of(Family::of(self.cluster_ip));
             for addr in &node_ports.served {
-                all.add(self.external(*addr, self.port.node_port));
+                all.add(self.external(FrontendKind::NodePort, *addr));
             }
             if !self.has_external() {
                 for addr in &node_ports.guarded {
@@ -96,6 +96,7 @@ impl Given<'_> {
         }
         WantedFrontend {
             at: self.at(self.cluster_ip, self.port.port),
+            kind: FrontendKind::ClusterIp,
             flags,
             inside: list,
             outside: list,
@@ -103,7 +104,11 @@ impl Given<'_> {
     }
 
     /// An external IP, an address of a load balancer, or one of the node with a node port.
-    fn external(&self, addr: IpAddr, port: u16) -> WantedFrontend {
+    fn external(&self, kind: FrontendKind, addr: IpAddr) -> WantedFrontend {
+        let port = match kind {
+            FrontendKind::NodePort => self.port.node_port,
+            _ => self.port.port,
+        };
         let is_own = self.policy.facts.is_own(addr);
         // kube-proxy's iptables mode looks for what it refuses at INPUT and FORWARD only, so what
         // the node itself sends to other addresses leaves it.
@@ -134,6 +139,7 @@ impl Given<'_> {
         };
         WantedFrontend {
             at: self.at(addr, port),
+            kind,
             flags,
             inside: List::Cluster,
             outside,
@@ -144,6 +150,7 @@ impl Given<'_> {
     fn guarded(&self, addr: IpAddr) -> WantedFrontend {
         WantedFrontend {
             at: self.at(addr, self.port.node_port),
+            kind: FrontendKind::NodePort,
             flags: self.empty().with(FrontendFlags::OWN_ADDRESS),
             inside: List::Nobody,
             outside: List::Nobody,
@@ -210,6 +217,7 @@ pub(super) fn whole_address(addr: IpAddr) -> Wanted {
         },
         frontends: vec![WantedFrontend {
             at,
+            kind: FrontendKind::ClusterIp,
             flags: everybody(Empty::Reject),
             inside: List::Nobody,
             outside: List::Nobody,

@@ -2,17 +2,18 @@
 //! endpoints, but no names. The Service that wants one of their frontends inherits them; what
 //! nobody wants is retired once all that is declared is known.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use proxy_common::abi::{EndpointFlags, EndpointSet, Frontend, FrontendFlags, Slot};
 
+use super::super::claims::Claim;
 use super::super::diff::Held;
 use super::super::op::Socket;
 use super::super::reverse::{Door, doors};
 use super::super::sets::Region;
 use super::super::snapshot::{Floors, Snapshot};
-use super::super::wanted::{List, PortKey, Wanted, WantedEndpoint, WantedFrontend};
+use super::super::wanted::{FrontendKind, List, PortKey, Wanted, WantedEndpoint, WantedFrontend};
 use super::windows::{LISTS, Windows, slots};
 use super::{Port, Ports};
 use crate::model::{Family, ObjectName};
@@ -131,6 +132,8 @@ impl Ports {
         };
         let frontends = frontends.iter().map(|(at, value)| WantedFrontend {
             at: *at,
+            // Not known, and of no account for what nobody claims.
+            kind: FrontendKind::ClusterIp,
             flags: value.flags,
             inside: list(value.inside),
             outside: list(value.outside),
@@ -171,11 +174,34 @@ impl Ports {
         self.reverse.v6.adopt(table6, live6);
     }
 
+    /// Has these Services inherit what they want. Of several with one cluster IP the one whose claim
+    /// comes first has it.
+    pub(super) fn inherit_all(
+        &mut self,
+        all: &BTreeMap<ObjectName, Vec<Wanted>>,
+        created: impl Fn(&ObjectName) -> Option<i64>,
+    ) {
+        if self.former.ports.is_empty() {
+            return;
+        }
+        let mut heirs: Vec<_> = all
+            .iter()
+            .flat_map(|(name, wanted)| wanted.iter().map(move |wanted| (name, wanted)))
+            .collect();
+        heirs.sort_by_cached_key(|(name, wanted)| {
+            let mut claims = Claim::all(name, created(name), wanted).into_iter();
+            claims.next().map(|(_, claim)| claim)
+        });
+        for (name, wanted) in heirs {
+            self.inherit(name, wanted);
+        }
+    }
+
     /// Has a service port without a number take over a former one: the one that has its first
     /// frontend, which is the cluster IP. By another frontend only one that has nothing else, for
     /// an external address or a node port may have been another Service's, of which nothing is
     /// known yet.
-    pub(super) fn inherit(&mut self, name: &ObjectName, wanted: &Wanted) {
+    fn inherit(&mut self, name: &ObjectName, wanted: &Wanted) {
         let own = self.by_service.get(name);
         if self.former.ports.is_empty() || own.is_some_and(|own| own.contains_key(&wanted.key)) {
             return;
@@ -197,14 +223,9 @@ impl Ports {
             return;
         };
         port.key = wanted.key.clone();
-        for frontend in &port.frontends {
-            self.frontends.rename(frontend.at, name);
-        }
         self.former.ports.remove(&number);
         let own = self.by_service.entry(name.clone()).or_default();
         own.insert(wanted.key.clone(), number);
-        // Nobody was refused a frontend of a former run.
-        self.release_frontends(number, &sockets, &mut BTreeSet::new());
     }
 
     /// Takes a frontend from the service port of a former run that has it.
@@ -218,12 +239,16 @@ impl Ports {
         };
         let mut others: HashSet<_> = port.frontends.iter().map(|own| own.at).collect();
         others.remove(&at);
-        self.release_frontends(owner, &others, &mut BTreeSet::new());
+        self.release_frontends(owner, &others);
     }
 
     /// Has a service port keep those endpoints of the former run that nothing has declared so far:
     /// what declares them may be what cannot be used.
-    pub(super) fn keep_former(&mut self, number: u32, wanted: &mut Wanted) {
+    pub(super) fn keep_former(&mut self, name: &ObjectName, wanted: &mut Wanted) {
+        let own = self.by_service.get(name);
+        let Some(number) = own.and_then(|own| own.get(&wanted.key)).copied() else {
+            return;
+        };
         let Some(undeclared) = self.former.endpoints.get_mut(&number) else {
             return;
         };
@@ -262,7 +287,7 @@ impl Ports {
     pub(in super::super) fn retire(&mut self) -> usize {
         let Former { ports, orphans, .. } = std::mem::take(&mut self.former);
         for number in &ports {
-            self.end_number(*number, &mut BTreeSet::new());
+            self.end_number(*number);
         }
         for held in orphans {
             self.give_up_slot(Family::of(held.addr), held.slot);

@@ -1,11 +1,10 @@
 //! The frontends of service ports: who has which, and what they say.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use proxy_common::abi::FrontendFlags;
 
 use super::super::Notice;
-use super::super::frontends::Refusal;
 use super::super::op::Socket;
 use super::super::reverse::doors;
 use super::super::wanted::{PortKey, Wanted, WantedFrontend};
@@ -13,10 +12,9 @@ use super::{Port, Ports};
 use crate::model::ObjectName;
 
 impl Ports {
-    /// Gives up the ports and frontends of a Service that are not wanted any more; returns the
-    /// Services that waited for one of them.
-    pub(super) fn release(&mut self, name: &ObjectName, wanted: &[Wanted]) -> BTreeSet<ObjectName> {
-        let mut heirs = BTreeSet::new();
+    /// Gives up the ports of a Service that are not wanted any more, and the frontends that are not
+    /// or that another claim comes first for.
+    pub(super) fn release(&mut self, name: &ObjectName, wanted: &[Wanted]) {
         let own: Vec<_> = self
             .by_service
             .get(name)
@@ -26,13 +24,14 @@ impl Ports {
             .collect();
         for (key, number) in own {
             match wanted.iter().find(|wanted| wanted.key == key) {
-                None => self.end(name, &key, &mut heirs),
+                None => self.end(name, &key),
                 Some(wanted) => {
-                    self.release_frontends(number, &wanted.sockets(), &mut heirs);
+                    let mut kept = wanted.sockets();
+                    kept.retain(|at| self.claims.is_first(*at, name, &key));
+                    self.release_frontends(number, &kept);
                 }
             }
         }
-        heirs
     }
 
     /// Takes from a service port all frontends but these.
@@ -40,12 +39,7 @@ impl Ports {
     /// UDP flows that lead to one of them stay with their endpoint by its generation, for most
     /// flows of the service port lead elsewhere: a flow looks its frontend up every few seconds,
     /// and finds none there or another service port's.
-    pub(super) fn release_frontends(
-        &mut self,
-        number: u32,
-        kept: &HashSet<Socket>,
-        heirs: &mut BTreeSet<ObjectName>,
-    ) {
+    pub(super) fn release_frontends(&mut self, number: u32, kept: &HashSet<Socket>) {
         let Some(port) = self.by_number.get_mut(&number) else {
             return;
         };
@@ -53,7 +47,7 @@ impl Ports {
         let (kept, gone): (_, Vec<_>) = port.frontends.iter().partition(is_kept);
         port.frontends = kept;
         for WantedFrontend { at, .. } in gone {
-            heirs.append(&mut self.frontends.release(at));
+            self.frontends.release(at);
             let reverse = self.reverse.of_mut(port.key.family);
             for endpoint in &port.endpoints {
                 reverse.remove(
@@ -80,26 +74,24 @@ impl Ports {
             if !seen.insert(at) {
                 continue;
             }
+            let first = self.claims.first(at);
+            if let Some(first) = first.filter(|first| !first.is_by(name, &wanted.key)) {
+                let (frontend, owner) = (at, first.service().clone());
+                notices.push(Notice::FrontendTaken { frontend, owner });
+                continue;
+            }
             self.take_from_former(at);
-            match self.frontends.refusal(at, number, name) {
-                Some(Refusal::Taken(owner)) => {
-                    let frontend = at;
-                    notices.push(Notice::FrontendTaken { frontend, owner });
-                    continue;
-                }
-                Some(Refusal::Full) => {
-                    let (frontend, capacity) = (at, self.limits.frontends);
-                    notices.push(Notice::FrontendsFull { frontend, capacity });
-                    continue;
-                }
-                None => {}
+            if !self.frontends.has_room(at) {
+                let (frontend, capacity) = (at, self.limits.frontends);
+                notices.push(Notice::FrontendsFull { frontend, capacity });
+                continue;
             }
             number = number.or_else(|| self.numbers.take());
             let Some(number) = number else {
                 notices.push(Notice::NumbersEnded);
                 break;
             };
-            self.frontends.grant(at, number, name);
+            self.frontends.grant(at, number);
             granted.push(*frontend);
         }
         if let Some(number) = number {
@@ -179,12 +171,7 @@ impl Ports {
     }
 
     /// Ends a service port; its number is never used again.
-    pub(super) fn end(
-        &mut self,
-        name: &ObjectName,
-        key: &PortKey,
-        heirs: &mut BTreeSet<ObjectName>,
-    ) {
+    pub(super) fn end(&mut self, name: &ObjectName, key: &PortKey) {
         let own = self.by_service.get_mut(name);
         let Some(number) = own.and_then(|own| own.remove(key)) else {
             return;
@@ -192,12 +179,12 @@ impl Ports {
         if self.by_service.get(name).is_some_and(HashMap::is_empty) {
             self.by_service.remove(name);
         }
-        self.end_number(number, heirs);
+        self.end_number(number);
     }
 
     /// Ends the service port of this number.
-    pub(super) fn end_number(&mut self, number: u32, heirs: &mut BTreeSet<ObjectName>) {
-        self.release_frontends(number, &HashSet::new(), heirs);
+    pub(super) fn end_number(&mut self, number: u32) {
+        self.release_frontends(number, &HashSet::new());
         let Some(port) = self.by_number.remove(&number) else {
             return;
         };

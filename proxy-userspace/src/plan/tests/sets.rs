@@ -4,7 +4,7 @@ use proxy_common::abi::{Detector, EndpointSet, FrontendFlags};
 
 use super::super::ports::Ports;
 use super::super::testing::ORIGINS;
-use super::super::wanted::{List, PortKey, Wanted, WantedEndpoint, WantedFrontend};
+use super::super::wanted::{FrontendKind, List, PortKey, Wanted, WantedEndpoint, WantedFrontend};
 use super::*;
 use crate::model::IpNet;
 
@@ -72,6 +72,7 @@ fn frontend(ip: &str, inside: List, outside: List) -> WantedFrontend {
     let local = |list, origin| FrontendFlags::local(origin).only_if(list == List::Local);
     WantedFrontend {
         at: at(ip),
+        kind: FrontendKind::ExternalIp,
         flags: local(inside, Origin::Inside).with(local(outside, Origin::Outside)),
         inside,
         outside,

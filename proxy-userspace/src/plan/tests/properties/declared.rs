@@ -2,7 +2,9 @@
 
 use proxy_common::abi::{Empty, FrontendFlags};
 
-use super::super::super::wanted::{List, PortKey, Wanted, WantedEndpoint, WantedFrontend};
+use super::super::super::wanted::{
+    FrontendKind, List, PortKey, Wanted, WantedEndpoint, WantedFrontend,
+};
 use super::*;
 use crate::model::IpNet;
 
@@ -29,6 +31,7 @@ pub(super) struct Spec {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Door {
     addr: u8,
+    kind: FrontendKind,
     lists: [List; 2],
     is_own: bool,
     is_filtered: bool,
@@ -50,9 +53,16 @@ fn list() -> impl Strategy<Value = List> + Clone {
 
 fn door() -> impl Strategy<Value = Door> {
     let list = list();
-    (0u8..6, [list.clone(), list], any::<bool>(), any::<bool>()).prop_map(
-        |(addr, lists, is_own, is_filtered)| Door {
+    let kind = prop::sample::select(vec![
+        FrontendKind::ExternalIp,
+        FrontendKind::LoadBalancer,
+        FrontendKind::NodePort,
+    ]);
+    let lists = [list.clone(), list];
+    (0u8..6, kind, lists, any::<bool>(), any::<bool>()).prop_map(
+        |(addr, kind, lists, is_own, is_filtered)| Door {
             addr,
+            kind,
             lists,
             is_own,
             is_filtered,
@@ -75,6 +85,9 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => (name, sources).prop_map(|(name, sources)| Step::Sources(name, sources)),
     ]
 }
+
+type Rank = (bool, FrontendKind, Option<i64>, ObjectName);
+type Ranked = (Rank, (Seen, BTreeSet<IpNet>));
 
 /// What a client finds at a frontend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,26 +153,47 @@ impl Declared {
         self.names().iter().flat_map(|name| self.of(name)).collect()
     }
 
-    /// For each frontend what each Service that wants it would have clients find there, and who
-    /// may use it if it is filtered.
-    pub(super) fn seen(&self) -> HashMap<Socket, Vec<(Seen, BTreeSet<IpNet>)>> {
-        let mut all: HashMap<_, Vec<_>> = HashMap::new();
-        for port in self.wanted() {
-            let mut known = BTreeSet::new();
-            for frontend in &port.frontends {
-                if !known.insert(frontend.at) {
-                    continue;
+    /// For each frontend what clients should find there, and who may use it if it is filtered: as
+    /// the best claim of all that are made now has it, whatever happened before.
+    pub(super) fn seen(&self) -> HashMap<Socket, (Seen, BTreeSet<IpNet>)> {
+        let mut all: HashMap<_, Vec<Ranked>> = HashMap::new();
+        for name in self.names() {
+            for port in self.of(&name) {
+                let mut known = BTreeSet::new();
+                for frontend in &port.frontends {
+                    if !known.insert(frontend.at) {
+                        continue;
+                    }
+                    let lists = [frontend.inside, frontend.outside];
+                    let seen = Seen {
+                        reachable: lists.map(|list| listed(&port, list)),
+                        flags: frontend.flags,
+                        affinity_timeout: port.affinity_timeout,
+                    };
+                    let is_empty = seen.reachable.iter().all(BTreeSet::is_empty);
+                    let rank = (is_empty, frontend.kind, created(&name), name.clone());
+                    let sources = port.sources.iter().copied().collect();
+                    let claims = all.entry(frontend.at).or_default();
+                    claims.push((rank, (seen, sources)));
                 }
-                let seen = Seen {
-                    reachable: [frontend.inside, frontend.outside].map(|list| listed(&port, list)),
-                    flags: frontend.flags,
-                    affinity_timeout: port.affinity_timeout,
-                };
-                let sources = port.sources.iter().copied().collect();
-                all.entry(frontend.at).or_default().push((seen, sources));
             }
         }
-        all
+        let best = |(at, claims): (_, Vec<Ranked>)| {
+            let best = claims
+                .into_iter()
+                .min_by(|(one, _), (other, _)| one.cmp(other));
+            (at, best.unwrap().1)
+        };
+        all.into_iter().map(best).collect()
+    }
+}
+
+/// When a Service was made: another order than that of the names, and two at once.
+pub(super) fn created(name: &ObjectName) -> Option<i64> {
+    match name.name() {
+        "s0" => Some(30),
+        "s3" => Some(10),
+        _ => Some(20),
     }
 }
 
@@ -201,6 +235,7 @@ impl Spec {
         let idle = endpoints.iter().filter(|(_, state)| **state == 0);
         let cluster_ip = Door {
             addr: cluster_ip,
+            kind: FrontendKind::ClusterIp,
             lists: [self.internal; 2],
             is_own: false,
             is_filtered: false,
@@ -243,6 +278,7 @@ impl Door {
         let local = |list, origin| FrontendFlags::local(origin).only_if(list == List::Local);
         WantedFrontend {
             at: at("0.0.0.0"),
+            kind: self.kind,
             flags: FrontendFlags::if_empty(Origin::Outside, Empty::Reject)
                 .with(FrontendFlags::OWN_ADDRESS.only_if(self.is_own))
                 .with(FrontendFlags::FILTERED.only_if(self.is_filtered))
@@ -268,6 +304,7 @@ fn whole(family: Family, addr: u8) -> Wanted {
                 port: 0,
                 proto: Proto(0),
             },
+            kind: FrontendKind::ClusterIp,
             flags: FrontendFlags::if_empty(Origin::Inside, Empty::Reject),
             inside: List::Nobody,
             outside: List::Nobody,
