@@ -86,7 +86,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-type Rank = (bool, FrontendKind, Option<i64>, ObjectName);
+type Rank = (bool, FrontendKind, i64, ObjectName);
 type Ranked = (Rank, (Seen, BTreeSet<IpNet>));
 
 /// What a client finds at a frontend.
@@ -189,11 +189,11 @@ impl Declared {
 }
 
 /// When a Service was made: another order than that of the names, and two at once.
-pub(super) fn created(name: &ObjectName) -> Option<i64> {
+pub(super) fn created(name: &ObjectName) -> i64 {
     match name.name() {
-        "s0" => Some(30),
-        "s3" => Some(10),
-        _ => Some(20),
+        "s0" => 30,
+        "s3" => 10,
+        _ => 20,
     }
 }
 

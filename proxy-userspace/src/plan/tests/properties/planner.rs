@@ -28,6 +28,7 @@ impl Planner {
         wanted: impl Fn(&ObjectName) -> Vec<Wanted>,
         now: Duration,
     ) -> Vec<Op> {
+        let created = |name: &ObjectName| Some(created(name));
         for (name, notices) in self.ports.replan(dirty, wanted, created, now) {
             if notices.iter().any(Notice::is_passing) {
                 self.waiting.insert(name);
