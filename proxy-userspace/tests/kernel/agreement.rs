@@ -282,7 +282,8 @@ fn random_packets_fare_alike_on_host_and_kernel() {
         );
         // A comparison of packets that are all left alone would show nothing.
         assert!(translated > u64::from(count) / 200, "{translated}");
-        assert!(rewritten > count / 20, "{rewritten}");
+        // The share grows with the flows that are known: emulated runs are short.
+        assert!(rewritten > count / 25, "{rewritten}");
         assert!(dropped > count / 400, "{dropped}");
     }
 }

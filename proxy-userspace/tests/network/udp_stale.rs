@@ -1,5 +1,6 @@
 //! UDP sockets that go on sending from one port while what they send to changes.
 
+use std::cell::Cell;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -15,10 +16,16 @@ use super::world::{World, wait_until};
 
 const PORT: u16 = 40_053;
 
+/// Longer than any answer takes, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an answer is waited for that must not come, or may come later.
+const SHORT: Duration = Duration::from_millis(200);
+
 /// A client that never changes its port.
 struct Sender {
     socket: UdpSocket,
     target: SocketAddr,
+    asked: Cell<u32>,
 }
 
 impl Sender {
@@ -28,27 +35,42 @@ impl Sender {
         let open = || {
             let socket = UdpSocket::bind(from)?;
             socket.connect(target)?;
-            socket.set_read_timeout(Some(Duration::from_millis(200)))?;
             Ok(socket)
         };
         Self {
             socket: client.namespace.enter(open).unwrap(),
             target,
+            asked: Cell::new(0),
         }
     }
 
     /// Sends, and says who answered, or how it failed.
     fn ask(&self) -> Result<String, ErrorKind> {
+        self.ask_within(PATIENCE)
+    }
+
+    /// As `ask`; passes over answers to questions that were given up.
+    fn ask_within(&self, patience: Duration) -> Result<String, ErrorKind> {
         let failed = |error: std::io::Error| error.kind();
-        self.socket.send(b"who are you?").map_err(failed)?;
-        let mut reply = [0; 512];
-        let length = self.socket.recv(&mut reply).map_err(failed)?;
-        let text = String::from_utf8_lossy(&reply[..length]).into_owned();
-        Ok(text.split_whitespace().next().unwrap().to_owned())
+        self.asked.set(self.asked.get() + 1);
+        let question = format!("question {}", self.asked.get());
+        self.socket
+            .set_read_timeout(Some(patience))
+            .map_err(failed)?;
+        self.socket.send(question.as_bytes()).map_err(failed)?;
+        loop {
+            let mut reply = [0; 512];
+            let length = self.socket.recv(&mut reply).map_err(failed)?;
+            let text = String::from_utf8_lossy(&reply[..length]).into_owned();
+            let (answer, back) = text.split_once('\n').unwrap();
+            if back == question {
+                return Ok(answer.split_whitespace().next().unwrap().to_owned());
+            }
+        }
     }
 
     fn is_refused(&self) -> bool {
-        self.ask() == Err(ErrorKind::ConnectionRefused)
+        self.ask_within(SHORT) == Err(ErrorKind::ConnectionRefused)
     }
 }
 
@@ -87,7 +109,7 @@ fn a_socket_that_sends_from_before_there_is_a_service_is_served_once_there_is_on
     let all = || senders.iter().chain(&strangers);
     let none_is_answered = || {
         for sender in all() {
-            let answer = sender.ask();
+            let answer = sender.ask_within(SHORT);
             assert!(answer.is_err(), "{}: {answer:?}", sender.target);
         }
     };
@@ -174,7 +196,7 @@ fn flows_of_a_service_that_loses_everything_end_and_no_others_do() {
         for sender in &senders {
             if is_deleted {
                 // An address of nothing: where the route leads, nobody answers.
-                wait_until("the flow is over", || sender.ask().is_err());
+                wait_until("the flow is over", || sender.ask_within(SHORT).is_err());
             } else {
                 wait_until("the flow is over", || sender.is_refused());
             }
@@ -188,7 +210,7 @@ fn flows_of_a_service_that_loses_everything_end_and_no_others_do() {
         service.endpoints = kept;
         world.manifests.write_service(&service).unwrap();
         for sender in &senders {
-            wait_until("it is served again", || sender.ask().is_ok());
+            wait_until("it is served again", || sender.ask_within(SHORT).is_ok());
         }
     }
 }
