@@ -39,6 +39,8 @@ enum Command {
     Flows(look::FlowsArgs),
     /// Packets that did not get through, by reason, with what that means and what to look at next.
     Drops(look::DropsArgs),
+    /// What happens to flows and packets, as it happens.
+    Monitor(look::MonitorArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
 }
@@ -54,6 +56,7 @@ impl Cli {
             Command::Devices(args) => look::devices(&args),
             Command::Flows(args) => look::flows(&args),
             Command::Drops(args) => look::drops(&args),
+            Command::Monitor(args) => look::monitor(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
         }
     }

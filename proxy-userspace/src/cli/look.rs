@@ -1,11 +1,12 @@
-//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows` and `drops`: looking at a
-//! running controller, or at the maps that one left.
+//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows`, `drops` and `monitor`:
+//! looking at a running controller, or at the maps that one left.
 
 mod devices;
 mod drops;
 mod endpoints;
 mod flows;
 mod maps;
+mod monitor;
 mod output;
 mod services;
 mod status;
@@ -22,6 +23,7 @@ use output::{Format, note};
 pub(super) use devices::execute as devices;
 pub(super) use drops::{DropsArgs, execute as drops};
 pub(super) use flows::{FlowsArgs, execute as flows};
+pub(super) use monitor::{MonitorArgs, execute as monitor};
 pub(super) use status::execute as status;
 
 /// Where to look, and how to print.

@@ -12,6 +12,7 @@ use super::api::{self, DeviceState, Kind, List};
 use super::body::Pieces;
 use super::flows::{self, FlowQuery};
 use super::listing::{Counts, Scope, endpoints, services};
+use super::monitor::{Listener, Wanted};
 use super::names::Names;
 use crate::dataplane::reader::now;
 use crate::dataplane::{Capacities, ReadError, Reader};
@@ -28,6 +29,9 @@ pub enum Ask {
     /// What is planned for Services.
     Services(Scope, oneshot::Sender<Vec<ServiceView>>),
 }
+
+/// Events that wait for whoever listens: half a second's, if it is as many as there may be.
+const QUEUE: usize = 5_000;
 
 /// How the tables are.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +97,7 @@ pub(super) struct Answers {
     pub(super) asks: mpsc::Sender<Ask>,
     pub(super) devices: watch::Receiver<Vec<api::Device>>,
     pub(super) netfilter: watch::Receiver<netfilter::State>,
+    pub(super) listeners: mpsc::Sender<Listener>,
     pub(super) reader: Arc<Reader>,
     pub(super) facts: Arc<Facts>,
 }
@@ -174,6 +179,14 @@ impl Answers {
         })
         .await?;
         Ok(flows::pieces(found, names))
+    }
+
+    /// Events from now on, one a line.
+    pub(super) async fn monitor(&self, wanted: Wanted) -> Result<Pieces, AnswerError> {
+        let (queue, events) = mpsc::channel(QUEUE);
+        let told = self.listeners.send(Listener { wanted, queue }).await;
+        told.map_err(|_closed| AnswerError::Stopping)?;
+        Ok(Pieces(events))
     }
 
     pub(super) async fn names(&self, scope: Scope) -> Result<Names, AnswerError> {

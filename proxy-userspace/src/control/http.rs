@@ -19,6 +19,7 @@ use super::api::{self, Failure};
 use super::body::Body;
 use super::flows::FlowQuery;
 use super::listing::Scope;
+use super::monitor::Wanted;
 use super::socket::ControlSocket;
 
 /// How long a peer may take to say what it wants.
@@ -81,10 +82,14 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Bod
             Ok(query) => answers.flows(&query).await.map(Either::Right),
             Err(error) => return failure(StatusCode::BAD_REQUEST, &error.to_string()),
         },
+        "/v1/monitor" => match Wanted::from_query(query) {
+            Ok(wanted) => answers.monitor(wanted).await.map(Either::Right),
+            Err(error) => return failure(StatusCode::BAD_REQUEST, &error.to_string()),
+        },
         path => {
             let known = format!(
                 "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints, \
-                /v1/devices, /v1/counters and /v1/flows"
+                /v1/devices, /v1/counters, /v1/flows and /v1/monitor"
             );
             return failure(StatusCode::NOT_FOUND, &known);
         }
