@@ -45,7 +45,7 @@ pub(super) struct Whose {
     service: Option<String>,
     #[command(flatten)]
     namespace: Namespace,
-    /// Only those of these clients: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:4000, [fd00::1]:4000 or :4000.
+    /// Only those of these clients: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:4000, `[fd00::1]:4000` or :4000.
     #[arg(long, value_name = "IP[/LEN][:PORT]")]
     client: Option<Peer>,
     /// Only those that were sent to such an address of a Service.

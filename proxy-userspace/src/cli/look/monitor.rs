@@ -15,6 +15,7 @@ use crate::control::{ClientError, Wanted};
 
 /// Flags of `monitor`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag by itself")]
 pub(in crate::cli) struct MonitorArgs {
     /// New flows; with others of these four, those as well, and without any all.
     #[arg(long)]
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(
             "12:44:01.113 NEW     opened           tc ingress eth0  203.0.113.9:51514 -> \
              192.0.2.7:31080/TCP -> 10.244.2.3:8080  shop/cart:http  masquerade  sport:61000",
-            text(&Line::Event(event()))
+            text(&Line::Event(event().into()))
         );
         let drop = Event {
             event: "dropped".into(),
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(
             "12:44:01.113 DROP    no-endpoint      tc ingress #7  203.0.113.9:51514 -> \
              192.0.2.7:31080/TCP  shop/cart:http",
-            text(&Line::Event(drop.clone()))
+            text(&Line::Event(drop.clone().into()))
         );
         let swept = Event {
             event: "closed".into(),
@@ -229,7 +230,7 @@ mod tests {
             ..drop
         };
         assert!(
-            text(&Line::Event(swept))
+            text(&Line::Event(swept.into()))
                 .starts_with("12:44:01.113 CLOSED  expired          sweep  203")
         );
         let lost = Lost {

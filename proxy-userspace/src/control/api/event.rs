@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "kind")]
 pub enum Line {
     /// Something happened.
-    Event(Event),
+    Event(Box<Event>),
     /// Not all that happened could be told.
     Lost(Lost),
 }

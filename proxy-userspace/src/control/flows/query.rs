@@ -4,6 +4,7 @@ use std::fmt::{Display, Write as _};
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use thiserror::Error;
 
 use super::Ends;
@@ -172,7 +173,11 @@ impl FlowQuery {
         put(&mut query, "notes", self.notes.then_some(true));
         put(&mut query, "limit", (self.limit > 0).then_some(self.limit));
         let order = self.order.to_possible_value();
-        put(&mut query, "sort", order.as_ref().map(|own| own.get_name()));
+        put(
+            &mut query,
+            "sort",
+            order.as_ref().map(PossibleValue::get_name),
+        );
         query
     }
 }

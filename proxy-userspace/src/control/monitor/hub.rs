@@ -151,7 +151,7 @@ impl Hub {
             }
             let text = text.get_or_insert_with(|| {
                 let told = line::event(event, &ends, names, devices, clock);
-                written(&Line::Event(told))
+                written(&Line::Event(told.into()))
             });
             queue.push(text);
         }

@@ -11,7 +11,7 @@ use crate::control::api::{API_VERSION, Line, Lost};
 use crate::dataplane::monitor;
 
 /// A listener that has read nothing for so long is none.
-const DEAF: Duration = Duration::from_secs(60);
+const DEAF: Duration = Duration::from_mins(1);
 
 /// A listener and what it has missed.
 pub(super) struct Queue {
