@@ -18,6 +18,7 @@ mod network {
     mod changes;
     mod churn;
     mod cleanup;
+    mod clock;
     mod clsact;
     mod control;
     mod detectors;
