@@ -55,6 +55,7 @@ mod network {
     mod paths;
     mod pinned;
     mod pmtu;
+    mod pmtu_hairpin;
     mod port_clash;
     mod raw;
     mod recreated;
