@@ -354,13 +354,9 @@ fn a_first_fragment_without_ports_is_dropped_if_it_is_for_a_service() {
             let len = if proto == Proto::UDP { 4 } else { 16 };
             let first = &mut cut(&whole, 3, 16).unwrap()[0];
             first.truncate(first.len() - 16 + len);
-            if !is_v6 {
-                let total = 20 + len as u16;
-                first[16..18].copy_from_slice(&total.to_be_bytes());
-            } else {
-                let total = 8 + len as u16;
-                first[18..20].copy_from_slice(&total.to_be_bytes());
-            }
+            let (field, headers) = if is_v6 { (18, 8) } else { (16, 20) };
+            let total = (headers + len) as u16;
+            first[field..field + 2].copy_from_slice(&total.to_be_bytes());
             let verdict = if is_own {
                 Verdict::Pass
             } else {
