@@ -23,6 +23,7 @@ mod kernel {
     mod generate;
     mod golden;
     mod lottery;
+    mod mutations;
     mod neighbours;
     mod netfilter;
     mod object;
