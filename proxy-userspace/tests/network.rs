@@ -50,6 +50,7 @@ mod network {
     mod node_addresses;
     mod node_local_dns;
     mod nowhere;
+    mod one_of_many;
     mod order;
     mod paths;
     mod pinned;
