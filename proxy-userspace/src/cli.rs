@@ -2,12 +2,13 @@
 
 mod cleanup;
 mod look;
+mod paper;
 mod run;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::dataplane::LockError;
 
@@ -37,6 +38,10 @@ enum Command {
     Devices(look::DevicesArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
+    /// Print what a shell needs to complete this command line.
+    Completion(paper::CompletionArgs),
+    /// Print the manual page, or write those of all commands into a directory.
+    Man(paper::ManArgs),
 }
 
 impl Cli {
@@ -49,6 +54,10 @@ impl Cli {
             Command::Endpoints(args) => look::endpoints(&args),
             Command::Devices(args) => look::devices(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
+            Command::Completion(args) => {
+                paper::completion(&args, Self::command()).map(|()| ExitCode::SUCCESS)
+            }
+            Command::Man(args) => paper::man(&args, Self::command()).map(|()| ExitCode::SUCCESS),
         }
     }
 }
@@ -65,8 +74,6 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
