@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod attach;
 pub mod cleanup;
+mod clock;
 mod devices;
 mod former;
 mod kill;

@@ -16,6 +16,7 @@ mod kernel {
     mod agreement;
     mod capability;
     mod capacity;
+    mod clock;
     mod cost;
     mod errors;
     mod frames;

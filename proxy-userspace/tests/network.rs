@@ -18,6 +18,7 @@ mod network {
     mod changes;
     mod churn;
     mod cleanup;
+    mod clock;
     mod clsact;
     mod control;
     mod detectors;
@@ -55,6 +56,7 @@ mod network {
     mod paths;
     mod pinned;
     mod pmtu;
+    mod pmtu_hairpin;
     mod port_clash;
     mod raw;
     mod recreated;
