@@ -36,6 +36,10 @@ enum Command {
     Endpoints(look::EndpointsArgs),
     /// Devices with what they are taken for, and whether and how they are attached to.
     Devices(look::DevicesArgs),
+    /// The flow table, one row for each flow, with names.
+    Flows(look::FlowsArgs),
+    /// Packets that did not get through, by reason, with what that means and what to look at next.
+    Drops(look::DropsArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
     /// Print what a shell needs to complete this command line.
@@ -53,6 +57,8 @@ impl Cli {
             Command::Services(args) => look::services(&args),
             Command::Endpoints(args) => look::endpoints(&args),
             Command::Devices(args) => look::devices(&args),
+            Command::Flows(args) => look::flows(&args),
+            Command::Drops(args) => look::drops(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
             Command::Completion(args) => {
                 paper::completion(&args, Self::command()).map(|()| ExitCode::SUCCESS)
