@@ -2,12 +2,13 @@
 
 mod cleanup;
 mod look;
+mod paper;
 mod run;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::dataplane::LockError;
 
@@ -35,8 +36,16 @@ enum Command {
     Endpoints(look::EndpointsArgs),
     /// Devices with what they are taken for, and whether and how they are attached to.
     Devices(look::DevicesArgs),
+    /// The flow table, one row for each flow, with names.
+    Flows(look::FlowsArgs),
+    /// Packets that did not get through, by reason, with what that means and what to look at next.
+    Drops(look::DropsArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
+    /// Print what a shell needs to complete this command line.
+    Completion(paper::CompletionArgs),
+    /// Print the manual page, or write those of all commands into a directory.
+    Man(paper::ManArgs),
 }
 
 impl Cli {
@@ -48,7 +57,13 @@ impl Cli {
             Command::Services(args) => look::services(&args),
             Command::Endpoints(args) => look::endpoints(&args),
             Command::Devices(args) => look::devices(&args),
+            Command::Flows(args) => look::flows(&args),
+            Command::Drops(args) => look::drops(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
+            Command::Completion(args) => {
+                paper::completion(&args, Self::command()).map(|()| ExitCode::SUCCESS)
+            }
+            Command::Man(args) => paper::man(&args, Self::command()).map(|()| ExitCode::SUCCESS),
         }
     }
 }
@@ -65,8 +80,6 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

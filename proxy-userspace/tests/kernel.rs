@@ -19,6 +19,7 @@ mod kernel {
     mod clock;
     mod cost;
     mod errors;
+    mod flow_table;
     mod frames;
     mod generate;
     mod golden;

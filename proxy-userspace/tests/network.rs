@@ -32,6 +32,7 @@ mod network {
     mod external;
     mod external_conflicts;
     mod flips;
+    mod flow_table;
     mod foreign;
     mod fragments;
     mod icmp_errors;
@@ -51,6 +52,7 @@ mod network {
     mod node_addresses;
     mod node_local_dns;
     mod nowhere;
+    mod one_of_many;
     mod order;
     mod paths;
     mod pinned;

@@ -1,8 +1,10 @@
-//! `kube-lottery status`, `services`, `endpoints` and `devices`: looking at a running controller, or
-//! at the maps that one left.
+//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows` and `drops`: looking at a
+//! running controller, or at the maps that one left.
 
 mod devices;
+mod drops;
 mod endpoints;
+mod flows;
 mod maps;
 mod output;
 mod services;
@@ -18,6 +20,8 @@ use crate::control::{self, ClientError, Scope};
 use output::{Format, note};
 
 pub(super) use devices::execute as devices;
+pub(super) use drops::{DropsArgs, execute as drops};
+pub(super) use flows::{FlowsArgs, execute as flows};
 pub(super) use status::execute as status;
 
 /// Where to look, and how to print.
@@ -136,7 +140,16 @@ fn ask<T: DeserializeOwned>(
     route: &str,
     scope: &Scope,
 ) -> Result<Result<T, ExitCode>> {
-    let target = match &*scope.to_query() {
+    ask_for(view, route, &scope.to_query())
+}
+
+/// The same with any query.
+fn ask_for<T: DeserializeOwned>(
+    view: &View,
+    route: &str,
+    query: &str,
+) -> Result<Result<T, ExitCode>> {
+    let target = match query {
         "" => route.to_owned(),
         query => format!("{route}?{query}"),
     };
