@@ -35,6 +35,12 @@ enum Command {
     Endpoints(look::EndpointsArgs),
     /// Devices with what they are taken for, and whether and how they are attached to.
     Devices(look::DevicesArgs),
+    /// Where a packet goes, step by step, and why; nothing is sent or changed. Exit code 0 if an
+    /// endpoint gets it, 1 if not.
+    Explain(look::ExplainArgs),
+    /// Which Service an address and port belong to, or why to none: exit code 0 if new flows find
+    /// an endpoint there, 1 if not.
+    Why(look::WhyArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
 }
@@ -48,6 +54,8 @@ impl Cli {
             Command::Services(args) => look::services(&args),
             Command::Endpoints(args) => look::endpoints(&args),
             Command::Devices(args) => look::devices(&args),
+            Command::Explain(args) => look::explain(&args),
+            Command::Why(args) => look::why(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
         }
     }

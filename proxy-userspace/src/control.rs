@@ -1,7 +1,7 @@
 //! The control socket: what commands ask a running controller, over HTTP and JSON.
 //!
-//! `GET /v1/status`, `/v1/services`, `/v1/endpoints` and `/v1/devices`; nothing can be changed by
-//! it. The state is asked of the tasks that own it, counts are read from the maps.
+//! `GET /v1/status`, `/v1/services`, `/v1/endpoints`, `/v1/devices`, `/v1/explain` and `/v1/why`;
+//! nothing can be changed by it. The state is asked of the tasks that own it, counts are read from the maps.
 
 mod answer;
 pub mod api;
@@ -51,6 +51,7 @@ impl Control {
             netfilter,
             reader: Arc::new(self.reader),
             facts: Arc::new(self.facts),
+            explaining: Arc::default(),
         };
         http::serve(&self.socket, &answers).await;
     }

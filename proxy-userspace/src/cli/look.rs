@@ -1,8 +1,9 @@
-//! `kube-lottery status`, `services`, `endpoints` and `devices`: looking at a running controller, or
-//! at the maps that one left.
+//! `kube-lottery status`, `services`, `endpoints`, `devices`, `explain` and `why`: looking at a
+//! running controller, or at what one left or would do.
 
 mod devices;
 mod endpoints;
+mod explain;
 mod maps;
 mod output;
 mod services;
@@ -18,6 +19,7 @@ use crate::control::{self, ClientError, Scope};
 use output::{Format, note};
 
 pub(super) use devices::execute as devices;
+pub(super) use explain::{ExplainArgs, WhyArgs, explain, why};
 pub(super) use status::execute as status;
 
 /// Where to look, and how to print.
@@ -140,13 +142,20 @@ fn ask<T: DeserializeOwned>(
         "" => route.to_owned(),
         query => format!("{route}?{query}"),
     };
-    match control::get(&view.control_socket, &target) {
+    ask_for(view, &target, "--from-maps reads what one left")
+}
+
+/// The same; where nobody answers, `instead` says what to do.
+fn ask_for<T: DeserializeOwned>(
+    view: &View,
+    target: &str,
+    instead: &str,
+) -> Result<Result<T, ExitCode>> {
+    match control::get(&view.control_socket, target) {
         Ok(answer) => Ok(Ok(answer)),
         Err(error @ ClientError::NotRunning { .. }) => {
             let error = anyhow::Error::new(error);
-            note(&format!(
-                "error: {error:#}; --from-maps reads what one left"
-            ));
+            note(&format!("error: {error:#}; {instead}"));
             Ok(Err(ExitCode::from(NOT_RUNNING)))
         }
         Err(error) => Err(error).context("cannot ask the controller"),

@@ -63,16 +63,19 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Ful
     if request.method() != Method::GET {
         return failure(StatusCode::METHOD_NOT_ALLOWED, "only GET is served");
     }
-    let scope = Scope::from_query(request.uri().query().unwrap_or_default());
+    let query = request.uri().query().unwrap_or_default();
+    let scope = Scope::from_query(query);
     let answer = match request.uri().path() {
         "/v1/status" => answers.status(scope.flows).await.map(|all| body(&all)),
         "/v1/services" => answers.services(scope).await.map(|all| body(&all)),
         "/v1/endpoints" => answers.endpoints(scope).await.map(|all| body(&all)),
         "/v1/devices" => Ok(body(&answers.devices())),
+        "/v1/explain" => answers.explain(query).await.map(|all| body(&all)),
+        "/v1/why" => answers.why(query).await.map(|all| body(&all)),
         path => {
             let known = format!(
-                "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints and \
-                /v1/devices"
+                "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints, \
+                /v1/devices, /v1/explain and /v1/why"
             );
             return failure(StatusCode::NOT_FOUND, &known);
         }
@@ -81,6 +84,9 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Ful
         Ok(body) => response(StatusCode::OK, body),
         Err(error @ AnswerError::Stopping) => {
             failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+        }
+        Err(error @ AnswerError::Question(_)) => {
+            failure(StatusCode::BAD_REQUEST, &error.to_string())
         }
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
