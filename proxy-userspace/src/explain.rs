@@ -19,6 +19,7 @@ mod steps;
 mod why;
 
 pub use draw::{DataPath, DrawError, Fate, Shot, draw};
+pub use excerpt::Store;
 pub use host::HostPath;
 pub use offline::{Offline, OfflineError};
 pub use question::{BadQuestion, Entry, Question, Verdict, WhyQuestion, parse_socket};

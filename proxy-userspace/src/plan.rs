@@ -54,7 +54,9 @@ pub use view::{Condition, EndpointView, FrontendView, PortView, ServiceView};
 pub use wanted::{FrontendKind, List};
 
 use crate::config::Config;
-use crate::model::{Change, EndpointSlice, Family, Node, Object, ObjectKey, ObjectName, Service};
+use crate::model::{
+    Change, EndpointSlice, Family, IpNet, Node, Object, ObjectKey, ObjectName, Service,
+};
 use policy::Policy;
 use ports::Ports;
 use wanted::Wanted;
@@ -296,6 +298,11 @@ impl Plan {
     /// The zone of this node.
     pub const fn zone(&self) -> Option<&Arc<str>> {
         self.policy.facts().zone.as_ref()
+    }
+
+    /// The ranges of this node's pods, as its Node has them.
+    pub fn pod_cidrs(&self) -> &[IpNet] {
+        &self.policy.facts().pod_cidrs
     }
 
     /// The addresses of this node's interfaces.

@@ -25,8 +25,12 @@ use crate::dataplane::Tables;
 use crate::dataplane::tables::FamilyTables;
 use crate::model::IpNet;
 
-/// Tables to take an excerpt of.
-pub(super) trait Store<F: Family> {
+/// Tables to take an excerpt of: those in the kernel, or in plain memory.
+#[expect(
+    missing_docs,
+    reason = "each reads one element of the table that it is named after"
+)]
+pub trait Store<F: Family> {
     fn frontend(&self, key: &F::FrontendKey) -> io::Result<Option<Frontend>>;
     fn slot(&self, index: u32) -> io::Result<Option<Slot>>;
     fn endpoint(&self, index: u32) -> io::Result<F::Endpoint>;

@@ -89,11 +89,7 @@ where
     T: Store<V4> + Store<V6>,
 {
     /// Takes the scene of a packet.
-    #[expect(private_bounds, reason = "both kinds of tables are ours")]
-    pub fn scene(&self, question: Question) -> io::Result<Scene>
-    where
-        T: Store<V4> + Store<V6>,
-    {
+    pub fn scene(&self, question: Question) -> io::Result<Scene> {
         match (question.src, question.dst.ip()) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 self.of_family::<V4>(question, src.into(), dst.into())
@@ -107,11 +103,7 @@ where
     }
 
     /// Says which Service an address and port belong to.
-    #[expect(private_bounds, reason = "both kinds of tables are ours")]
-    pub fn why(&self, question: &WhyQuestion) -> Why
-    where
-        T: Store<V4> + Store<V6>,
-    {
+    pub fn why(&self, question: &WhyQuestion) -> Why {
         why(self.plan, self.asides, &self.rules, question)
     }
 
@@ -220,14 +212,29 @@ where
         if self.plan.local_endpoints().any(|own| own == src) {
             return (Entry::Pod, format!("an endpoint on this node has {src}"));
         }
-        if F::is_detected(&tables.detector, addr) {
-            let range = range(self.plan.config(), src);
-            return (Entry::Pod, format!("{src} is in the range of pods{range}"));
+        let own = self.plan.pod_cidrs();
+        if own.iter().any(|range| range.contains(&src)) {
+            let because = format!("{src} is in the podCIDRs of this node");
+            return (Entry::Pod, because);
         }
-        (
-            Entry::External,
-            format!("{src} is no address of this node or of its pods"),
-        )
+        let is_pod = F::is_detected(&tables.detector, addr);
+        let has_own = own
+            .iter()
+            .any(|range| range.addr().is_ipv4() == src.is_ipv4());
+        match (is_pod, has_own) {
+            (true, true) => (
+                Entry::External,
+                format!("{src} is a pod's, but not in the podCIDRs of this node"),
+            ),
+            (true, false) => {
+                let range = range(self.plan.config(), src);
+                (Entry::Pod, format!("{src} is in the range of pods{range}"))
+            }
+            (false, _) => (
+                Entry::External,
+                format!("{src} is no address of this node or of its pods"),
+            ),
+        }
     }
 }
 

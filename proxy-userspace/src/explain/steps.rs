@@ -42,9 +42,12 @@ pub(super) fn steps(all: &Explanation, scene: &Scene, fate: &Fate) -> Vec<Explai
             );
         }
         flow(all, &mut steps);
-        endpoints(all, &mut steps);
-        affinity(all, &mut steps);
-        lottery(all, &mut steps);
+        // Who may not use it does not get any further.
+        if all.source_ranges.as_ref().is_none_or(|own| own.allowed) {
+            endpoints(all, &mut steps);
+            affinity(all, &mut steps);
+            lottery(all, &mut steps);
+        }
     }
     outcome(all, scene, fate, &mut steps);
     steps.0
@@ -59,13 +62,13 @@ fn origin(all: &Explanation, steps: &mut Steps) {
     };
     let name = &all.origin.name;
     let lines = steps.add("origin", format!("{name}: {}", all.origin.because));
-    match &all.packet.in_because {
+    lines.push(match &all.packet.in_because {
         Some(because) if *because != all.origin.because => {
-            lines.push(format!("taken to come {how}: {because} (--in)"));
+            format!("taken to come {how} (--in): {because}")
         }
-        Some(_) => lines.push(format!("taken to come {how} (--in)")),
-        None => lines.push(format!("it comes {how}")),
-    }
+        Some(_) => format!("taken to come {how} (--in)"),
+        None => format!("it comes {how}"),
+    });
 }
 
 /// Whether there is a frontend for the port.
@@ -74,13 +77,23 @@ fn frontend(all: &Explanation, scene: &Scene, steps: &mut Steps) -> bool {
         let to = &all.packet.destination;
         let text = format!("no Service has {to}/{} on this node", all.packet.protocol);
         let lines = steps.add("frontend", text);
-        lines.push(format!("`kube-lottery why {to}` looks for the reason"));
+        let proto = match &*all.packet.protocol {
+            "TCP" => String::new(),
+            proto => format!(" --proto {}", proto.to_lowercase()),
+        };
+        lines.push(format!(
+            "`kube-lottery why {to}{proto}` looks for the reason"
+        ));
         return false;
     };
     let kind = kind(&frontend.kind);
     let of = format!("{}/{}", frontend.namespace, frontend.service);
     if frontend.whole_address {
-        let text = format!("{} is {kind} of {of}, but no port of it", frontend.address);
+        let (port, proto) = (scene.question.dst.port(), &all.packet.protocol);
+        let text = format!(
+            "{} is {kind} of {of}, which has no port {port}/{proto}",
+            frontend.address
+        );
         let lines = steps.add("frontend", text);
         if let Some(ports) = &scene.whole_ports {
             lines.push(format!("its ports are {ports}"));

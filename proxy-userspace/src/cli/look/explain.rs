@@ -277,7 +277,11 @@ fn verdict(all: &Explanation) -> String {
         (Verdict::Forward, ..) => ", source kept",
         _ => "",
     };
-    format!("{}{end}{source}", outcome.verdict.name())
+    let asked = match (all.packet.entry, outcome.verdict) {
+        (_, Verdict::Pass) | (Entry::Pod | Entry::External, _) => "",
+        (Entry::Host, _) => " (what the socket would get)",
+    };
+    format!("{}{end}{source}{asked}", outcome.verdict.name())
 }
 
 /// The reason, with what to do.

@@ -68,7 +68,6 @@ pub(in crate::plan) struct Judged<'a> {
     pub(in crate::plan) cluster: Standing,
     /// In the list for the policy `Local`, or why not.
     pub(in crate::plan) local: Standing,
-    pub(in crate::plan) slice: &'a EndpointSlice,
     pub(in crate::plan) endpoint: &'a Endpoint,
 }
 
@@ -86,7 +85,7 @@ pub(in crate::plan) fn judged<'a>(
     let any_ready = all().any(|endpoint| endpoint.ready);
     let local_ready = all().any(|endpoint| endpoint.ready && is_here(endpoint));
     let nearness = Nearness::of(all().filter(|endpoint| endpoint.ready), facts);
-    let judge = |(&(addr, port), &(slice, endpoint))| {
+    let judge = |(&(addr, port), &(_, endpoint))| {
         let is_local = is_here(endpoint);
         Judged {
             addr,
@@ -99,7 +98,6 @@ pub(in crate::plan) fn judged<'a>(
             } else {
                 Standing::Elsewhere
             },
-            slice,
             endpoint,
         }
     };
