@@ -40,6 +40,12 @@ enum Command {
     Flows(look::FlowsArgs),
     /// Packets that did not get through, by reason, with what that means and what to look at next.
     Drops(look::DropsArgs),
+    /// Where a packet goes, step by step, and why; nothing is sent or changed. Exit code 0 if an
+    /// endpoint gets it, 1 if not.
+    Explain(look::ExplainArgs),
+    /// Which Service an address and port belong to, or why to none: exit code 0 if new flows find
+    /// an endpoint there, 1 if not.
+    Why(look::WhyArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
     /// Print what a shell needs to complete this command line.
@@ -59,6 +65,8 @@ impl Cli {
             Command::Devices(args) => look::devices(&args),
             Command::Flows(args) => look::flows(&args),
             Command::Drops(args) => look::drops(&args),
+            Command::Explain(args) => look::explain(&args),
+            Command::Why(args) => look::why(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
             Command::Completion(args) => {
                 paper::completion(&args, Self::command()).map(|()| ExitCode::SUCCESS)

@@ -1,6 +1,7 @@
 //! The control socket: what commands ask a running controller, over HTTP and JSON.
 //!
-//! `GET /v1/status`, `/v1/services`, `/v1/endpoints`, `/v1/devices`, `/v1/counters` and `/v1/flows`;
+//! `GET /v1/status`, `/v1/services`, `/v1/endpoints`, `/v1/devices`, `/v1/counters`, `/v1/flows`,
+//! `/v1/explain` and `/v1/why`;
 //! nothing can be changed by it. The state is asked of the tasks that own it, counts are read from the maps.
 
 mod answer;
@@ -57,6 +58,7 @@ impl Control {
             netfilter,
             reader: Arc::new(self.reader),
             facts: Arc::new(self.facts),
+            explaining: Arc::default(),
         };
         http::serve(&self.socket, &answers).await;
     }

@@ -29,6 +29,7 @@ mod network {
     mod echo;
     mod eviction;
     mod exchange;
+    mod explaining;
     mod external;
     mod external_conflicts;
     mod flips;

@@ -1,6 +1,7 @@
 //! What is said on the control socket, and printed by `-o json` and `-o yaml`.
 
 mod device;
+pub mod explain;
 mod flow;
 
 pub use device::{Device, DeviceNotice, DeviceState, Devices};
