@@ -1,7 +1,8 @@
 //! The control socket: what commands ask a running controller, over HTTP and JSON.
 //!
-//! `GET /v1/status`, `/v1/services`, `/v1/endpoints`, `/v1/devices`, `/v1/counters`, `/v1/flows`
-//! and `/v1/monitor`; nothing can be changed by it. The state is asked of the tasks that own it, counts are read from the maps.
+//! `GET /v1/status`, `/v1/services`, `/v1/endpoints`, `/v1/devices`, `/v1/counters`, `/v1/flows`,
+//! `/v1/monitor`, `/v1/explain` and `/v1/why`; nothing can be changed by it. The state is asked of
+//! the tasks that own it, counts are read from the maps.
 
 mod answer;
 pub mod api;
@@ -69,6 +70,7 @@ impl Control {
             listeners,
             reader: Arc::new(self.reader),
             facts: Arc::new(self.facts),
+            explaining: Arc::default(),
         };
         let hub = Hub::new(
             self.monitor,

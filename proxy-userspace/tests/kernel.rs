@@ -16,6 +16,7 @@ mod kernel {
     mod agreement;
     mod capability;
     mod capacity;
+    mod clock;
     mod cost;
     mod errors;
     mod events;
@@ -24,6 +25,7 @@ mod kernel {
     mod generate;
     mod golden;
     mod lottery;
+    mod mutations;
     mod neighbours;
     mod netfilter;
     mod object;

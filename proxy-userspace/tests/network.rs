@@ -18,6 +18,7 @@ mod network {
     mod changes;
     mod churn;
     mod cleanup;
+    mod clock;
     mod clsact;
     mod control;
     mod detectors;
@@ -28,6 +29,7 @@ mod network {
     mod echo;
     mod eviction;
     mod exchange;
+    mod explaining;
     mod external;
     mod external_conflicts;
     mod flips;
@@ -52,10 +54,12 @@ mod network {
     mod node_addresses;
     mod node_local_dns;
     mod nowhere;
+    mod one_of_many;
     mod order;
     mod paths;
     mod pinned;
     mod pmtu;
+    mod pmtu_hairpin;
     mod port_clash;
     mod raw;
     mod recreated;

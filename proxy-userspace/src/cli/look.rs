@@ -1,9 +1,10 @@
-//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows`, `drops` and `monitor`:
-//! looking at a running controller, or at the maps that one left.
+//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows`, `drops`, `monitor`, `explain`
+//! and `why`: looking at a running controller, or at what one left or would do.
 
 mod devices;
 mod drops;
 mod endpoints;
+mod explain;
 mod flows;
 mod maps;
 mod monitor;
@@ -22,6 +23,7 @@ use output::{Format, note};
 
 pub(super) use devices::execute as devices;
 pub(super) use drops::{DropsArgs, execute as drops};
+pub(super) use explain::{ExplainArgs, WhyArgs, explain, why};
 pub(super) use flows::{FlowsArgs, execute as flows};
 pub(super) use monitor::{MonitorArgs, execute as monitor};
 pub(super) use status::execute as status;
@@ -155,13 +157,20 @@ fn ask_for<T: DeserializeOwned>(
         "" => route.to_owned(),
         query => format!("{route}?{query}"),
     };
-    match control::get(&view.control_socket, &target) {
+    ask_or(view, &target, "--from-maps reads what one left")
+}
+
+/// The same; where nobody answers, `instead` says what to do.
+fn ask_or<T: DeserializeOwned>(
+    view: &View,
+    target: &str,
+    instead: &str,
+) -> Result<Result<T, ExitCode>> {
+    match control::get(&view.control_socket, target) {
         Ok(answer) => Ok(Ok(answer)),
         Err(error @ ClientError::NotRunning { .. }) => {
             let error = anyhow::Error::new(error);
-            note(&format!(
-                "error: {error:#}; --from-maps reads what one left"
-            ));
+            note(&format!("error: {error:#}; {instead}"));
             Ok(Err(ExitCode::from(NOT_RUNNING)))
         }
         Err(error) => Err(error).context("cannot ask the controller"),

@@ -240,7 +240,7 @@ async fn run(args: Args) -> Result<()> {
         programs,
         fresh,
         sweeper,
-        hz: options.settings.hz,
+        settings: options.settings,
     };
     controller::run(config, plan, dataplane, control, reload, stop).await?;
     info!("stopped");
@@ -250,8 +250,7 @@ async fn run(args: Args) -> Result<()> {
 /// What is configured by the file and by flags of our own.
 fn configured(args: &Args) -> Result<Configuration> {
     let mut read = match &args.config {
-        Some(file) => read_config(file)
-            .with_context(|| format!("the configuration {} cannot be used", file.display()))?,
+        Some(file) => read_config(file)?,
         None => Configuration::default(),
     };
     if let Some(bit) = args.reject_bit {
@@ -264,8 +263,11 @@ fn configured(args: &Args) -> Result<Configuration> {
     Ok(read)
 }
 
-fn read_config(file: &Path) -> Result<Configuration, ConfigError> {
-    Configuration::read(&std::fs::read_to_string(file)?)
+/// What a file configures.
+pub(super) fn read_config(file: &Path) -> Result<Configuration> {
+    let read = std::fs::read_to_string(file).map_err(ConfigError::from);
+    read.and_then(|text| Configuration::read(&text))
+        .with_context(|| format!("the configuration {} cannot be used", file.display()))
 }
 
 fn options(args: &Args, config: &Config, place: Place) -> Options {
@@ -290,7 +292,7 @@ fn options(args: &Args, config: &Config, place: Place) -> Options {
 }
 
 /// The name that the kubelet registers a node under, unless it is told another.
-fn host_name() -> String {
+pub(super) fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().trim().to_lowercase()
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
+use super::api::explain::{Explanation, Why};
 use super::api::{self, DeviceState, Kind, List};
 use super::body::Pieces;
 use super::flows::{self, FlowQuery};
@@ -15,7 +16,8 @@ use super::listing::{Counts, Scope, endpoints, services};
 use super::monitor::{Listener, Wanted};
 use super::names::Names;
 use crate::dataplane::reader::now;
-use crate::dataplane::{Capacities, ReadError, Reader};
+use crate::dataplane::{Capacities, Private, ReadError, Reader};
+use crate::explain::{BadQuestion, DrawError, Question, Run, Scene, WhyQuestion};
 use crate::manifests::Standing;
 use crate::model::{Family, ObjectName};
 use crate::netfilter;
@@ -28,6 +30,10 @@ pub enum Ask {
     State(oneshot::Sender<TableState>),
     /// What is planned for Services.
     Services(Scope, oneshot::Sender<Vec<ServiceView>>),
+    /// All that concerns one packet.
+    Explain(Question, oneshot::Sender<io::Result<Scene>>),
+    /// Which Service an address and port belong to.
+    Why(WhyQuestion, oneshot::Sender<Why>),
 }
 
 /// Events that wait for whoever listens: half a second's, if it is as many as there may be.
@@ -90,6 +96,10 @@ pub(super) enum AnswerError {
     Read(#[from] ReadError),
     #[error("cannot read the maps: {0}")]
     Task(#[from] io::Error),
+    #[error(transparent)]
+    Draw(#[from] DrawError),
+    #[error(transparent)]
+    Question(#[from] BadQuestion),
 }
 
 #[derive(Clone)]
@@ -100,6 +110,8 @@ pub(super) struct Answers {
     pub(super) listeners: mpsc::Sender<Listener>,
     pub(super) reader: Arc<Reader>,
     pub(super) facts: Arc<Facts>,
+    /// The programs as packets are explained by them, once somebody has asked.
+    pub(super) explaining: Arc<Mutex<Option<Private>>>,
 }
 
 impl Answers {
@@ -215,6 +227,23 @@ impl Answers {
             kind: Kind::new("DeviceList"),
             items: self.devices.borrow().clone(),
         }
+    }
+
+    /// What becomes of a packet. The tables are only read, and the data path runs on a copy of what
+    /// concerns the packet.
+    pub(super) async fn explain(&self, query: &str) -> Result<Explanation, AnswerError> {
+        let question = Question::from_query(query)?;
+        let scene = self.ask(|answer| Ask::Explain(question, answer)).await??;
+        let mut instance = Arc::clone(&self.explaining).lock_owned().await;
+        let explain = move || scene.explain(Run::Any, &mut instance);
+        let done = tokio::task::spawn_blocking(explain).await;
+        Ok(done.map_err(io::Error::other)??)
+    }
+
+    /// Which Service an address and port belong to.
+    pub(super) async fn why(&self, query: &str) -> Result<Why, AnswerError> {
+        let question = WhyQuestion::from_query(query)?;
+        self.ask(|answer| Ask::Why(question, answer)).await
     }
 
     async fn views(&self, scope: Scope) -> Result<(Vec<ServiceView>, Counts), AnswerError> {

@@ -2,6 +2,7 @@
 
 mod device;
 mod event;
+pub mod explain;
 mod flow;
 
 pub use device::{Device, DeviceNotice, DeviceState, Devices};

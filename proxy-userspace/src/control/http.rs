@@ -77,6 +77,8 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Bod
         "/v1/services" => answers.services(scope).await.map(|all| full(body(&all))),
         "/v1/endpoints" => answers.endpoints(scope).await.map(|all| full(body(&all))),
         "/v1/devices" => Ok(full(body(&answers.devices()))),
+        "/v1/explain" => answers.explain(query).await.map(|all| full(body(&all))),
+        "/v1/why" => answers.why(query).await.map(|all| full(body(&all))),
         "/v1/counters" => answers.counters().await.map(|all| full(body(&all))),
         "/v1/flows" => match FlowQuery::from_query(query) {
             Ok(query) => answers.flows(&query).await.map(Either::Right),
@@ -89,7 +91,7 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Bod
         path => {
             let known = format!(
                 "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints, \
-                /v1/devices, /v1/counters, /v1/flows and /v1/monitor"
+                /v1/devices, /v1/counters, /v1/flows, /v1/monitor, /v1/explain and /v1/why"
             );
             return failure(StatusCode::NOT_FOUND, &known);
         }
@@ -98,6 +100,9 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Bod
         Ok(body) => response(StatusCode::OK, body),
         Err(error @ AnswerError::Stopping) => {
             failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+        }
+        Err(error @ AnswerError::Question(_)) => {
+            failure(StatusCode::BAD_REQUEST, &error.to_string())
         }
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

@@ -274,7 +274,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     })
 }
 
-fn load_program(ebpf: &mut Ebpf, program: &'static str) -> Result<(), LoadError> {
+pub(super) fn load_program(ebpf: &mut Ebpf, program: &'static str) -> Result<(), LoadError> {
     let found = ebpf
         .program_mut(program)
         .ok_or(LoadError::NoProgram(program))?;
