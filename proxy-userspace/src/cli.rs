@@ -2,12 +2,13 @@
 
 mod cleanup;
 mod look;
+mod paper;
 mod run;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::dataplane::LockError;
 
@@ -41,8 +42,16 @@ enum Command {
     /// Which Service an address and port belong to, or why to none: exit code 0 if new flows find
     /// an endpoint there, 1 if not.
     Why(look::WhyArgs),
+    /// The flow table, one row for each flow, with names.
+    Flows(look::FlowsArgs),
+    /// Packets that did not get through, by reason, with what that means and what to look at next.
+    Drops(look::DropsArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
+    /// Print what a shell needs to complete this command line.
+    Completion(paper::CompletionArgs),
+    /// Print the manual page, or write those of all commands into a directory.
+    Man(paper::ManArgs),
 }
 
 impl Cli {
@@ -56,7 +65,13 @@ impl Cli {
             Command::Devices(args) => look::devices(&args),
             Command::Explain(args) => look::explain(&args),
             Command::Why(args) => look::why(&args),
+            Command::Flows(args) => look::flows(&args),
+            Command::Drops(args) => look::drops(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
+            Command::Completion(args) => {
+                paper::completion(&args, Self::command()).map(|()| ExitCode::SUCCESS)
+            }
+            Command::Man(args) => paper::man(&args, Self::command()).map(|()| ExitCode::SUCCESS),
         }
     }
 }
@@ -73,8 +88,6 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -1,19 +1,26 @@
 //! The control socket: what commands ask a running controller, over HTTP and JSON.
 //!
-//! `GET /v1/status`, `/v1/services`, `/v1/endpoints`, `/v1/devices`, `/v1/explain` and `/v1/why`;
-//! nothing can be changed by it. The state is asked of the tasks that own it, counts are read from the maps.
+//! `GET /v1/status`, `/v1/services`, `/v1/endpoints`, `/v1/devices`, `/v1/counters`, `/v1/flows`,
+//! `/v1/explain` and `/v1/why`; nothing can be changed by it. The state is asked of the tasks that
+//! own it, counts are read from the maps.
 
 mod answer;
 pub mod api;
+mod body;
 mod client;
+mod flows;
 mod http;
 mod listing;
+mod names;
+mod peer;
 mod socket;
 
 pub use answer::{Ask, Facts, LastChange, TableState};
 pub use client::{ClientError, get};
+pub use flows::{BadQuery, FlowOrder, FlowQuery, Selection, unnamed_flows};
 pub use listing::Scope;
 pub(crate) use listing::{Counts, endpoints, services};
+pub use peer::{BadPeer, Peer};
 pub use socket::{BindError, ControlSocket};
 
 use std::sync::Arc;

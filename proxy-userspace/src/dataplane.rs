@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod attach;
 pub mod cleanup;
+mod clock;
 mod devices;
 mod former;
 mod kill;
@@ -35,7 +36,7 @@ pub use lock::{Lock, LockError};
 pub use pins::{PinError, Place};
 pub use plain::Plain;
 pub use private::Private;
-pub use reader::{ReadError, Reader};
+pub use reader::{FlowRow, ReadError, Reader};
 pub use sweeper::{Sweeper, Swept};
 pub use tables::{Capacities, Tables};
 pub use trial::Trial;

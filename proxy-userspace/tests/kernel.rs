@@ -16,8 +16,10 @@ mod kernel {
     mod agreement;
     mod capability;
     mod capacity;
+    mod clock;
     mod cost;
     mod errors;
+    mod flow_table;
     mod frames;
     mod generate;
     mod golden;

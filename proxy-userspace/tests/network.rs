@@ -18,6 +18,7 @@ mod network {
     mod changes;
     mod churn;
     mod cleanup;
+    mod clock;
     mod clsact;
     mod control;
     mod detectors;
@@ -32,6 +33,7 @@ mod network {
     mod external;
     mod external_conflicts;
     mod flips;
+    mod flow_table;
     mod foreign;
     mod fragments;
     mod icmp_errors;
@@ -51,10 +53,12 @@ mod network {
     mod node_addresses;
     mod node_local_dns;
     mod nowhere;
+    mod one_of_many;
     mod order;
     mod paths;
     mod pinned;
     mod pmtu;
+    mod pmtu_hairpin;
     mod port_clash;
     mod raw;
     mod recreated;

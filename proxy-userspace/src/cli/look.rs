@@ -1,9 +1,11 @@
-//! `kube-lottery status`, `services`, `endpoints`, `devices`, `explain` and `why`: looking at a
-//! running controller, or at what one left or would do.
+//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows`, `drops`, `explain` and `why`:
+//! looking at a running controller, or at what one left or would do.
 
 mod devices;
+mod drops;
 mod endpoints;
 mod explain;
+mod flows;
 mod maps;
 mod output;
 mod services;
@@ -19,7 +21,9 @@ use crate::control::{self, ClientError, Scope};
 use output::{Format, note};
 
 pub(super) use devices::execute as devices;
+pub(super) use drops::{DropsArgs, execute as drops};
 pub(super) use explain::{ExplainArgs, WhyArgs, explain, why};
+pub(super) use flows::{FlowsArgs, execute as flows};
 pub(super) use status::execute as status;
 
 /// Where to look, and how to print.
@@ -138,15 +142,24 @@ fn ask<T: DeserializeOwned>(
     route: &str,
     scope: &Scope,
 ) -> Result<Result<T, ExitCode>> {
-    let target = match &*scope.to_query() {
+    ask_for(view, route, &scope.to_query())
+}
+
+/// The same with any query.
+fn ask_for<T: DeserializeOwned>(
+    view: &View,
+    route: &str,
+    query: &str,
+) -> Result<Result<T, ExitCode>> {
+    let target = match query {
         "" => route.to_owned(),
         query => format!("{route}?{query}"),
     };
-    ask_for(view, &target, "--from-maps reads what one left")
+    ask_at(view, &target, "--from-maps reads what one left")
 }
 
 /// The same; where nobody answers, `instead` says what to do.
-fn ask_for<T: DeserializeOwned>(
+fn ask_at<T: DeserializeOwned>(
     view: &View,
     target: &str,
     instead: &str,

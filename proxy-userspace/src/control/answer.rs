@@ -10,7 +10,10 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use super::api::explain::{Explanation, Why};
 use super::api::{self, DeviceState, Kind, List};
+use super::body::Pieces;
+use super::flows::{self, FlowQuery};
 use super::listing::{Counts, Scope, endpoints, services};
+use super::names::Names;
 use crate::dataplane::reader::now;
 use crate::dataplane::{Capacities, Private, ReadError, Reader};
 use crate::explain::{BadQuestion, DrawError, Question, Run, Scene, WhyQuestion};
@@ -109,21 +112,15 @@ pub(super) struct Answers {
 impl Answers {
     pub(super) async fn status(&self, with_flows: bool) -> Result<api::Status, AnswerError> {
         let state = self.ask(Ask::State).await?;
-        let (hz, reader) = (self.facts.hz, Arc::clone(&self.reader));
-        let (counters, counts, flows) = blocking(move || {
-            let flows = with_flows.then(|| reader.flows(now(hz))).transpose()?;
-            let counts = netfilter::counts().unwrap_or_default();
-            let flows = flows.map(|flows| flows.entries);
-            Ok((reader.counters()?, counts, flows))
-        })
-        .await?;
+        let entries = if with_flows {
+            let (hz, reader) = (self.facts.hz, Arc::clone(&self.reader));
+            let flows = blocking(move || reader.flows(now(hz))).await?;
+            Some(flows.entries)
+        } else {
+            None
+        };
+        let counters = self.counted().await?;
         let netfilter = self.netfilter.borrow().clone();
-        // While the table is being put right it has no counter, or a new one.
-        let mut known = netfilter.counts;
-        for (counter, count) in counts {
-            let own = known.entry(counter).or_default();
-            *own = count.max(*own);
-        }
         let devices = devices(&self.devices.borrow());
         let is_sound = state.standing.problems.is_empty()
             && !state.is_node_gone
@@ -145,7 +142,7 @@ impl Answers {
                 objects: state.standing.objects,
                 problems: problems(&state),
             },
-            maps: maps(&self.facts.capacities, &state, flows),
+            maps: maps(&self.facts.capacities, &state, entries),
             tables: tables(state),
             devices,
             netfilter: api::Netfilter {
@@ -153,12 +150,47 @@ impl Answers {
                 forward_accepts: netfilter.accepts.iter().map(ToString::to_string).collect(),
                 trouble: netfilter.trouble,
             },
-            counters: counters
-                .into_iter()
-                .map(api::Counter::from)
-                .chain(known.into_iter().map(api::Counter::from))
-                .collect(),
+            counters,
         })
+    }
+
+    pub(super) async fn counters(&self) -> Result<List<api::Counter>, AnswerError> {
+        Ok(List {
+            kind: Kind::new("CounterList"),
+            items: self.counted().await?,
+        })
+    }
+
+    /// What programs and nftables tables have counted.
+    async fn counted(&self) -> Result<Vec<api::Counter>, AnswerError> {
+        let reader = Arc::clone(&self.reader);
+        let read = move || Ok((reader.counters()?, netfilter::counts().unwrap_or_default()));
+        let (counters, counts) = blocking(read).await?;
+        // While the table is being put right it has no counter, or a new one.
+        let mut known = self.netfilter.borrow().counts.clone();
+        for (counter, count) in counts {
+            let own = known.entry(counter).or_default();
+            *own = count.max(*own);
+        }
+        let counters = counters.into_iter().map(api::Counter::from);
+        let known = known.into_iter().map(api::Counter::from);
+        Ok(counters.chain(known).collect())
+    }
+
+    pub(super) async fn flows(&self, query: &FlowQuery) -> Result<Pieces, AnswerError> {
+        let names = self.names(query.selection.scope.clone()).await?;
+        let (hz, reader, query) = (self.facts.hz, Arc::clone(&self.reader), query.clone());
+        let (found, names) = blocking(move || {
+            let found = flows::find(&reader, now(hz), &query, &names)?;
+            Ok((found, names))
+        })
+        .await?;
+        Ok(flows::pieces(found, names))
+    }
+
+    pub(super) async fn names(&self, scope: Scope) -> Result<Names, AnswerError> {
+        let views = self.ask(|answer| Ask::Services(scope, answer)).await?;
+        Ok(Names::of(&views))
     }
 
     pub(super) async fn services(&self, scope: Scope) -> Result<List<api::Service>, AnswerError> {

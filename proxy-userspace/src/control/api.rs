@@ -2,8 +2,10 @@
 
 mod device;
 pub mod explain;
+mod flow;
 
 pub use device::{Device, DeviceNotice, DeviceState, Devices};
+pub use flow::{Flow, FlowList, FlowState};
 
 use proxy_common::abi;
 use serde::{Deserialize, Serialize};
@@ -174,6 +176,9 @@ pub struct Counter {
     pub direction: String,
     /// What it means.
     pub meaning: String,
+    /// What to look at next, if it counts packets that did not get through.
+    #[serde(default)]
+    pub next: Option<String>,
     /// How often it happened.
     pub value: u64,
 }
@@ -185,6 +190,7 @@ impl From<(abi::Counter, u64)> for Counter {
             hook: counter.place().hook().to_owned(),
             direction: counter.place().direction().to_owned(),
             meaning: counter.meaning().to_owned(),
+            next: counter.next().map(str::to_owned),
             value,
         }
     }
@@ -197,6 +203,7 @@ impl From<(netfilter::Counter, netfilter::Count)> for Counter {
             hook: counter.hook().to_owned(),
             direction: counter.direction().to_owned(),
             meaning: counter.meaning().to_owned(),
+            next: counter.next().map(str::to_owned),
             value: count.packets,
         }
     }
@@ -206,7 +213,7 @@ impl From<(netfilter::Counter, netfilter::Count)> for Counter {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
-    /// `ServiceList`, `EndpointList` or `DeviceList`.
+    /// `ServiceList`, `EndpointList`, `DeviceList` or `CounterList`.
     #[serde(flatten)]
     pub kind: Kind,
     /// They, in order.

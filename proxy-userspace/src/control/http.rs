@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -16,6 +16,8 @@ use tracing::{debug, warn};
 
 use super::answer::{AnswerError, Answers};
 use super::api::{self, Failure};
+use super::body::Body;
+use super::flows::FlowQuery;
 use super::listing::Scope;
 use super::socket::ControlSocket;
 
@@ -59,23 +61,32 @@ async fn converse(stream: tokio::net::UnixStream, answers: Answers) {
     }
 }
 
-async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Full<Bytes>> {
+async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Body> {
     if request.method() != Method::GET {
         return failure(StatusCode::METHOD_NOT_ALLOWED, "only GET is served");
     }
     let query = request.uri().query().unwrap_or_default();
     let scope = Scope::from_query(query);
+    let full = |body| Either::Left(Full::new(body));
     let answer = match request.uri().path() {
-        "/v1/status" => answers.status(scope.flows).await.map(|all| body(&all)),
-        "/v1/services" => answers.services(scope).await.map(|all| body(&all)),
-        "/v1/endpoints" => answers.endpoints(scope).await.map(|all| body(&all)),
-        "/v1/devices" => Ok(body(&answers.devices())),
-        "/v1/explain" => answers.explain(query).await.map(|all| body(&all)),
-        "/v1/why" => answers.why(query).await.map(|all| body(&all)),
+        "/v1/status" => answers
+            .status(scope.flows)
+            .await
+            .map(|all| full(body(&all))),
+        "/v1/services" => answers.services(scope).await.map(|all| full(body(&all))),
+        "/v1/endpoints" => answers.endpoints(scope).await.map(|all| full(body(&all))),
+        "/v1/devices" => Ok(full(body(&answers.devices()))),
+        "/v1/counters" => answers.counters().await.map(|all| full(body(&all))),
+        "/v1/flows" => match FlowQuery::from_query(query) {
+            Ok(query) => answers.flows(&query).await.map(Either::Right),
+            Err(error) => return failure(StatusCode::BAD_REQUEST, &error.to_string()),
+        },
+        "/v1/explain" => answers.explain(query).await.map(|all| full(body(&all))),
+        "/v1/why" => answers.why(query).await.map(|all| full(body(&all))),
         path => {
             let known = format!(
                 "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints, \
-                /v1/devices, /v1/explain and /v1/why"
+                /v1/devices, /v1/counters, /v1/flows, /v1/explain and /v1/why"
             );
             return failure(StatusCode::NOT_FOUND, &known);
         }
@@ -92,12 +103,12 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Ful
     }
 }
 
-fn failure(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
+fn failure(status: StatusCode, message: &str) -> Response<Body> {
     let failure = Failure {
         kind: api::Kind::new("Failure"),
         message: message.to_owned(),
     };
-    response(status, body(&failure))
+    response(status, Either::Left(Full::new(body(&failure))))
 }
 
 fn body(answer: &impl Serialize) -> Bytes {
@@ -105,8 +116,8 @@ fn body(answer: &impl Serialize) -> Bytes {
     serde_json::to_vec(answer).unwrap_or_default().into()
 }
 
-fn response(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
+fn response(status: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 
 use aya::maps::MapError;
 use proxy_common::abi::{
-    Endpoint4, Endpoint6, Family as AbiFamily, Frontend, Frontends4, Frontends6, V4, V6,
+    AffinityKey4, AffinityKey6, Endpoint4, Endpoint6, Family as AbiFamily, Frontend, Frontends4,
+    Frontends6, V4, V6,
 };
 use proxy_common::net::{Ip4, Ip6, Port};
 
@@ -48,6 +49,7 @@ enum Target {
     Detector,
     Sources,
     Picks(Family),
+    Clients(Family),
     Endpoints(Family),
     Reverse(Family),
     ReverseGone(Family),
@@ -63,6 +65,7 @@ impl Target {
             Op::Detector { .. } => Self::Detector,
             Op::Source { .. } | Op::SourceGone { .. } => Self::Sources,
             Op::ResetPicks { family, .. } => Self::Picks(*family),
+            Op::ForgetClients { family, .. } => Self::Clients(*family),
             Op::Endpoint { record, .. } => Self::Endpoints(Family::of(record.addr)),
             Op::Reverse { endpoint, .. } => Self::Reverse(endpoint.family()),
             Op::ReverseGone { endpoint } => Self::ReverseGone(endpoint.family()),
@@ -76,6 +79,7 @@ impl Target {
     const fn family(self) -> Option<Family> {
         match self {
             Self::Picks(family)
+            | Self::Clients(family)
             | Self::Endpoints(family)
             | Self::Reverse(family)
             | Self::ReverseGone(family)
@@ -160,6 +164,16 @@ fn apply_family<F: Layout>(
                 tables.picks.update_batch(slots, zeros)
             });
         }
+        Target::Clients(_) => {
+            for op in run {
+                let Op::ForgetClients { service, .. } = op else {
+                    continue;
+                };
+                if let Err(error) = forget_clients(tables, service) {
+                    failures.push(Failure { op, error });
+                }
+            }
+        }
         Target::Endpoints(_) => {
             let pick = |op: &Op| match op {
                 Op::Endpoint { slot, record } => Some((*slot, F::record(record)?)),
@@ -212,6 +226,25 @@ fn apply_family<F: Layout>(
     }
 }
 
+fn forget_clients<F: Layout>(tables: &FamilyTables<F>, service: u32) -> io::Result<()> {
+    let mut keys = Vec::new();
+    tables.affinity.walk(|key, _| {
+        if F::affinity_service(&key) == service {
+            keys.push(key);
+        }
+        Ok(())
+    })?;
+    let mut keys = &*keys;
+    while let Err((done, error)) = tables.affinity.delete_batch(keys) {
+        // The table may have made room itself.
+        if error.kind() != io::ErrorKind::NotFound {
+            return Err(error);
+        }
+        keys = keys.get(done + 1..).unwrap_or_default();
+    }
+    Ok(())
+}
+
 /// Hands a run to the kernel; where it stops, the operation there has failed and the rest goes on.
 fn batch<K, V>(
     run: Vec<Op>,
@@ -254,6 +287,7 @@ pub(crate) trait Layout: AbiFamily {
     fn record(record: &Record) -> Option<Self::Endpoint>;
     /// The frontends of an endpoint.
     fn frontends(frontends: &[(IpAddr, u16)]) -> Self::Frontends;
+    fn affinity_service(key: &Self::AffinityKey) -> u32;
 }
 
 impl Layout for V4 {
@@ -277,6 +311,10 @@ impl Layout for V4 {
 
     fn frontends(frontends: &[(IpAddr, u16)]) -> Frontends4 {
         Frontends4::new(doors::<Self>(frontends))
+    }
+
+    fn affinity_service(key: &AffinityKey4) -> u32 {
+        key.service
     }
 }
 
@@ -302,6 +340,10 @@ impl Layout for V6 {
 
     fn frontends(frontends: &[(IpAddr, u16)]) -> Frontends6 {
         Frontends6::new(doors::<Self>(frontends))
+    }
+
+    fn affinity_service(key: &AffinityKey6) -> u32 {
+        key.service
     }
 }
 

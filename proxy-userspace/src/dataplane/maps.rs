@@ -96,6 +96,11 @@ impl<K: Pod, V: Pod> Table<K, V> {
         self.batch.read()
     }
 
+    /// Gives `take` all elements, in few calls.
+    pub(super) fn walk(&self, take: impl FnMut(K, V) -> io::Result<()>) -> io::Result<()> {
+        self.batch.walk(take)
+    }
+
     pub(super) fn delete_batch(&self, keys: &[K]) -> BatchResult {
         self.batch.delete(keys)
     }

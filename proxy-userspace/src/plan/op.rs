@@ -111,6 +111,13 @@ pub enum Op {
         /// Which element.
         slot: u32,
     },
+    /// Forgets which endpoints the clients of a service port had.
+    ForgetClients {
+        /// Which map.
+        family: Family,
+        /// Number of the service port.
+        service: u32,
+    },
     /// Writes an endpoint record; its address tells the array.
     Endpoint {
         /// Which element.

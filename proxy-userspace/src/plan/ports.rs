@@ -67,7 +67,7 @@ struct Steps {
     /// Endpoints that a set will list.
     records: Vec<Op>,
     sets: Vec<Op>,
-    /// Endpoints that no set lists any more.
+    /// What no frontend needs any more: endpoints that no set lists, clients that were sticky.
     farewells: Vec<Op>,
 }
 
@@ -204,6 +204,11 @@ impl Ports {
             // A count that was not reset is a wrong number on a screen; resetting it late would
             // make another one.
             Op::ResetPicks { .. } => None,
+            Op::ForgetClients { service, .. } => {
+                let port = self.by_number.get(&service);
+                let is_sticky = port.is_some_and(|port| port.affinity_timeout != 0);
+                (!is_sticky).then(|| op.clone())
+            }
             Op::Endpoint { slot, record } => {
                 let record = self.slots.of(Family::of(record.addr)).record(slot)?;
                 Some(Op::Endpoint { slot, record })

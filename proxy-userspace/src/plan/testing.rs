@@ -73,6 +73,8 @@ pub(super) struct Tables {
     pub(super) bits: HashMap<(Bitmap, u32), u64>,
     pub(super) sources: HashSet<(u32, IpNet)>,
     pub(super) detector: Option<Detector>,
+    /// Service ports whose clients were forgotten, in order.
+    pub(super) forgotten: Vec<u32>,
 }
 
 /// Where packets come from that can be told apart by their sets.
@@ -99,6 +101,9 @@ impl Tables {
     pub(super) fn apply(&mut self, op: &Op) {
         match op.clone() {
             Op::ResetPicks { .. } => {}
+            Op::ForgetClients { service, .. } => {
+                self.forgotten.push(service);
+            }
             Op::Detector { value } => self.detector = Some(value),
             Op::Source { service, range } => {
                 assert_eq!(range.trunc(), range);

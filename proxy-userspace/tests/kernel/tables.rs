@@ -1,13 +1,15 @@
 //! The controller's writes to real maps, and what it reads back.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use bytemuck::Zeroable as _;
 use kube_lottery::dataplane::{Dataplane, Options, Tables, apply, load};
-use kube_lottery::model::IpNet;
+use kube_lottery::model::{Family, IpNet};
 use kube_lottery::plan::{Bitmap, Limits, Op, Record, Socket};
 use proxy_common::abi::{
-    Detector, EndpointFlags, EndpointSet, Frontend, FrontendFlags, Settings, Slot,
+    Affinity, Detector, EndpointFlags, EndpointSet, Family as _, Frontend, FrontendFlags, Settings,
+    Slot, V4, V6,
 };
 use proxy_common::net::Proto;
 
@@ -83,6 +85,31 @@ fn what_is_missing_does_not_keep_a_batch_from_the_rest() {
     left.sort_by_key(|(at, _)| *at);
     let left: Vec<_> = left.into_iter().map(|(at, _)| at).collect();
     assert_eq!([at(2), at(4)], *left);
+}
+
+#[test]
+fn the_clients_of_one_service_port_are_forgotten_and_no_others() {
+    let Some(mut tables) = tables() else {
+        return;
+    };
+    let affinity = Affinity::zeroed();
+    // More than are removed at once.
+    for client in 0..10_000_u32 {
+        let key = V4::affinity_key(client % 3, Ipv4Addr::from(client).into());
+        tables.v4.affinity.insert(&key, &affinity).unwrap();
+    }
+    let other = V6::affinity_key(1, Ipv6Addr::LOCALHOST.into());
+    tables.v6.affinity.insert(&other, &affinity).unwrap();
+    let forget = Op::ForgetClients {
+        family: Family::V4,
+        service: 1,
+    };
+    assert!(apply(&mut tables, vec![forget]).is_empty());
+    let left = tables.v4.affinity.iter().map(|entry| entry.unwrap().0);
+    let left: Vec<_> = left.collect();
+    assert_eq!(6_667, left.len());
+    assert!(left.iter().all(|key| key.service != 1));
+    assert_eq!(Some(affinity), tables.v6.affinity.get(&other).unwrap());
 }
 
 #[test]
@@ -215,8 +242,8 @@ fn who_is_inside_is_read_back() {
     assert_eq!(Some(nobody), tables.snapshot().unwrap().detector);
     let value = Detector {
         has4: 1,
-        addr4: std::net::Ipv4Addr::new(10, 244, 0, 0).into(),
-        mask4: std::net::Ipv4Addr::new(255, 255, 0, 0).into(),
+        addr4: Ipv4Addr::new(10, 244, 0, 0).into(),
+        mask4: Ipv4Addr::new(255, 255, 0, 0).into(),
         ..nobody
     };
     assert!(apply(&mut tables, vec![Op::Detector { value }]).is_empty());

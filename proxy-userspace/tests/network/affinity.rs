@@ -228,6 +228,8 @@ fn affinity_that_is_changed_on_a_live_service_is_in_force_for_the_next_connectio
     for way in ways() {
         stage.assert_forgotten(0, way);
     }
+    // What it was before it was switched off is of no account when it is switched on.
+    wait_until("all clients are forgotten", || stage.live.clients() == 0);
     stage.specify(&[STICKY], |stage| {
         let names: BTreeSet<_> = (0..40).map(|_| stage.ask(way.0, way.1)).collect();
         names.len() == 1

@@ -106,6 +106,11 @@ impl Live {
         all
     }
 
+    /// How many clients the node remembers.
+    pub(super) fn clients(&self) -> usize {
+        self.0.v4.affinity.iter().count() + self.0.v6.affinity.iter().count()
+    }
+
     /// Takes a frontend out of the tables; whether there was one.
     pub(super) fn take_away(&mut self, at: SocketAddr, proto: Proto) -> bool {
         let port = Port::new(at.port());

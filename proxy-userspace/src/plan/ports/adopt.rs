@@ -130,6 +130,8 @@ impl Ports {
             0 => List::Nobody,
             _ => List::Cluster,
         };
+        let timeouts = frontends.iter().map(|(_, value)| value.affinity_timeout);
+        let affinity_timeout = timeouts.max().unwrap_or_default();
         let frontends = frontends.iter().map(|(at, value)| WantedFrontend {
             at: *at,
             // Not known, and of no account for what nobody claims.
@@ -146,7 +148,7 @@ impl Ports {
             },
             frontends: frontends.collect(),
             endpoints,
-            affinity_timeout: 0,
+            affinity_timeout,
             windows,
             strays,
         };

@@ -27,7 +27,15 @@ impl Ports {
         let Some(mut port) = self.by_number.remove(&number) else {
             return;
         };
-        port.affinity_timeout = wanted.affinity_timeout;
+        let had = std::mem::replace(&mut port.affinity_timeout, wanted.affinity_timeout);
+        if had != 0 && wanted.affinity_timeout == 0 {
+            let family = port.key.family;
+            let op = Op::ForgetClients {
+                family,
+                service: number,
+            };
+            self.steps.farewells.push(op);
+        }
         keep_used(&mut wanted.endpoints, &port.frontends);
         let surplus = limit_listed(&mut wanted.endpoints);
         if surplus > 0 {

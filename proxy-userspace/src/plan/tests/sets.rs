@@ -203,6 +203,32 @@ fn what_a_frontend_is_changes_without_its_sets() {
 }
 
 #[test]
+fn clients_are_forgotten_when_nobody_asks_for_them_any_more_even_after_a_restart() {
+    for restarts in [false, true] {
+        let mut bench = Bench::new();
+        let mut wanted = wanted(&[1, 2], &[1]);
+        wanted.affinity_timeout = 60;
+        bench.ask(&wanted);
+        wanted.affinity_timeout = 30;
+        bench.ask(&wanted);
+        assert_eq!(Vec::<u32>::new(), bench.tables.forgotten);
+        if restarts {
+            bench.restart();
+        }
+        wanted.affinity_timeout = 0;
+        let ops = bench.ask(&wanted);
+        // Behind the frontends: nothing that they remember is left behind.
+        assert!(
+            matches!(ops.last(), Some(Op::ForgetClients { .. })),
+            "{ops:?}"
+        );
+        let number = bench.tables.frontends[&at(VIP)].service;
+        assert_eq!([number], *bench.tables.forgotten);
+        assert_eq!(Vec::<Op>::new(), bench.ask(&wanted));
+    }
+}
+
+#[test]
 fn of_two_frontends_at_one_socket_the_first_counts() {
     let mut bench = Bench::new();
     let mut twice = wanted(&[1, 2], &[1]);
