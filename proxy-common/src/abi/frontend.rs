@@ -159,6 +159,16 @@ impl FrontendFlags {
         })
     }
 
+    /// The property of endpoints that packets of this origin may be given to.
+    #[inline(always)]
+    pub const fn listed(self, origin: Origin) -> EndpointFlags {
+        if self.has(Self::local(origin)) {
+            EndpointFlags::IN_LOCAL_SET
+        } else {
+            EndpointFlags::IN_CLUSTER_SET
+        }
+    }
+
     /// What becomes of packets of this origin where there is no endpoint for them.
     pub const fn if_empty(origin: Origin, empty: Empty) -> Self {
         Self((empty as u32) << Self::shift(origin))

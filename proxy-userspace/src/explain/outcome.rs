@@ -58,9 +58,9 @@ impl Scene {
             "ip6"
         };
         let chain = |name: &str, rule: &str| Some(format!("{family} {TABLE} {name}: {rule}"));
-        let counted = |is_wanted: fn(&Counter) -> bool| {
+        let first = |is_wanted: fn(&Counter) -> bool| {
             let mut all = ran.counted.iter().copied();
-            all.find(|counter| is_wanted(counter))
+            all.find(is_wanted)
                 .map(|counter| CounterOf::from((counter, 0)))
         };
         let is_local = fate.to.is_none() && self.shot().is_local(self.question.dst.ip());
@@ -76,7 +76,7 @@ impl Scene {
                     chain(name, "drop what nobody has translated"),
                 )
             }
-            (Verdict::Drop, _) => (counted(|own| own.name().starts_with("drop-")), None),
+            (Verdict::Drop, _) => (first(|own| own.name().starts_with("drop-")), None),
             (Verdict::Reject, Some(_)) => {
                 let mark = self.config.reject_mark();
                 let name = match (self.entry, is_local) {
@@ -85,7 +85,7 @@ impl Scene {
                     (_, false) => "forward",
                 };
                 (
-                    counted(|own| *own == Counter::Reject),
+                    first(|own| *own == Counter::Reject),
                     chain(
                         name,
                         &format!("mark {mark:#x}, ct state new: reject with port unreachable"),
@@ -97,7 +97,7 @@ impl Scene {
                 let rule = format!("mark {mark:#x}: masquerade fully-random");
                 (None, chain("postrouting", &rule))
             }
-            _ => (counted(|own| *own == Counter::PassNoFrontend), None),
+            _ => (first(|own| *own == Counter::PassNoFrontend), None),
         }
     }
 
@@ -120,7 +120,7 @@ impl Scene {
             (Verdict::Forward, _) => "the endpoint sees the client's own address".to_owned(),
             (Verdict::Drop, Some(Judgement::Drop(counter))) => counter.map_or_else(
                 || "a rule of nftables drops it".to_owned(),
-                |counter| counter.meaning().to_owned(),
+                |counter| unprefixed(counter.meaning()),
             ),
             (Verdict::Drop, _) if ran.counted.contains(&Counter::DropSourceRange) => {
                 format!("{} is in none of the source ranges", self.question.src)
@@ -137,8 +137,10 @@ impl Scene {
                 .counted
                 .iter()
                 .find(|own| own.name().starts_with("drop-"))
-                .map_or("it is dropped", |own| own.meaning())
-                .to_owned(),
+                .map_or_else(
+                    || "it is dropped".to_owned(),
+                    |own| unprefixed(own.meaning()),
+                ),
             (Verdict::Reject, _) if self.exact.is_some() && has_any => {
                 "no endpoint may be used here".to_owned()
             }
@@ -210,4 +212,10 @@ impl Scene {
             }
         }
     }
+}
+
+/// A meaning without the word that the step has for its name.
+fn unprefixed(meaning: &str) -> String {
+    let bare = meaning.strip_prefix("dropped: ");
+    bare.unwrap_or(meaning).to_owned()
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use proxy_common::abi::endpoint::Endpoint as _;
 use proxy_common::abi::flow::{Flow as _, FlowKey as _};
 use proxy_common::abi::{
-    Affinity, EndpointFlags, EndpointSet, Frontend, FrontendFlags, Hook, Kind, Origin, Tier,
+    Affinity, EndpointSet, Frontend, FrontendFlags, Hook, Kind, Origin, Tier,
 };
 use proxy_common::datapath::Tables;
 use proxy_common::datapath::lifetime::is_over;
@@ -195,11 +195,7 @@ where
         let mut work = self.work();
         work.service = frontend.service;
         work.affinity_timeout = frontend.affinity_timeout;
-        work.listed = if frontend.flags.has(FrontendFlags::local(origin)) {
-            EndpointFlags::IN_LOCAL_SET
-        } else {
-            EndpointFlags::IN_CLUSTER_SET
-        };
+        work.listed = frontend.flags.listed(origin);
         Tables::<F>::part(&mut tables, Part::Recall, &mut work) == Step::TAKEN
     }
 

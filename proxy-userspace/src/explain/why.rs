@@ -165,7 +165,7 @@ impl Search<'_> {
         };
         let (inside, outside) = (takes(port.inside), takes(port.outside));
         let mut found = if inside == 0 && outside == 0 {
-            self.no_endpoint(&what, port)
+            no_endpoint(&what, port)
         } else if outside == 0 {
             let mut found = Found::new(
                 "policy-local",
@@ -211,57 +211,6 @@ impl Search<'_> {
         .advise(format!("use {served}, or change nodePortAddresses"))
     }
 
-    fn no_endpoint(&self, what: &str, port: &PortAccount) -> Found {
-        let policy = match port.kind {
-            FrontendKind::ClusterIp => port.service.internal_policy,
-            _ => port.service.external_policy,
-        };
-        let elsewhere = port
-            .endpoints
-            .iter()
-            .filter(|own| own.cluster.is_in())
-            .count();
-        if policy == TrafficPolicy::Local && elsewhere > 0 {
-            let mut found = Found::new(
-                "policy-local",
-                format!("{what}, but none of its endpoints is on this node"),
-            )
-            .advise("run one on this node, or set the policy to Cluster");
-            found.details.push(format!(
-                "the traffic policy is Local, and {} on other nodes",
-                are(elsewhere)
-            ));
-            return found;
-        }
-        let mut found = Found::new("no-endpoint", format!("{what}, but no endpoint can serve"));
-        if port.endpoints.is_empty() {
-            let name = &port.service.name;
-            let (own, proto) = (&port.port.name, port.port.protocol);
-            found.details.push(format!(
-                "no EndpointSlice of {name} names an endpoint for port \"{own}\" of {proto}"
-            ));
-            return found.advise(format!(
-                "compare the Service's selector and port names: kubectl -n {} get endpointslices \
-                 -l kubernetes.io/service-name={}",
-                name.namespace(),
-                name.name()
-            ));
-        }
-        for standing in Standing::ALL {
-            let those = port.endpoints.iter().filter(|own| own.cluster == standing);
-            let those: Vec<_> = those
-                .map(|own| SocketAddr::new(own.addr, own.port).to_string())
-                .collect();
-            if !those.is_empty() {
-                let (text, n) = (standing.text(), those.len());
-                let shown = those.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
-                let more = if n > 4 { ", ..." } else { "" };
-                found.details.push(format!("{n} {text}: {shown}{more}"));
-            }
-        }
-        found.advise("look why the pods are not ready: kubectl describe pod")
-    }
-
     /// Says who may use a frontend that is filtered.
     fn ranges(&self, what: &str, port: &PortAccount, found: &mut Found) {
         let all: Vec<_> = port.sources.iter().map(ToString::to_string).collect();
@@ -289,6 +238,58 @@ impl Search<'_> {
             all.join(" or ")
         }
     }
+}
+
+/// What is to be said of a service port without an endpoint for anybody.
+fn no_endpoint(what: &str, port: &PortAccount) -> Found {
+    let policy = match port.kind {
+        FrontendKind::ClusterIp => port.service.internal_policy,
+        _ => port.service.external_policy,
+    };
+    let elsewhere = port
+        .endpoints
+        .iter()
+        .filter(|own| own.cluster.is_in())
+        .count();
+    if policy == TrafficPolicy::Local && elsewhere > 0 {
+        let mut found = Found::new(
+            "policy-local",
+            format!("{what}, but none of its endpoints is on this node"),
+        )
+        .advise("run one on this node, or set the policy to Cluster");
+        found.details.push(format!(
+            "the traffic policy is Local, and {} on other nodes",
+            are(elsewhere)
+        ));
+        return found;
+    }
+    let mut found = Found::new("no-endpoint", format!("{what}, but no endpoint can serve"));
+    if port.endpoints.is_empty() {
+        let name = &port.service.name;
+        let (own, proto) = (&port.port.name, port.port.protocol);
+        found.details.push(format!(
+            "no EndpointSlice of {name} names an endpoint for port \"{own}\" of {proto}"
+        ));
+        return found.advise(format!(
+            "compare the Service's selector and port names: kubectl -n {} get endpointslices \
+             -l kubernetes.io/service-name={}",
+            name.namespace(),
+            name.name()
+        ));
+    }
+    for standing in Standing::ALL {
+        let those = port.endpoints.iter().filter(|own| own.cluster == standing);
+        let those: Vec<_> = those
+            .map(|own| SocketAddr::new(own.addr, own.port).to_string())
+            .collect();
+        if !those.is_empty() {
+            let (text, n) = (standing.text(), those.len());
+            let shown = those.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
+            let more = if n > 4 { ", ..." } else { "" };
+            found.details.push(format!("{n} {text}: {shown}{more}"));
+        }
+    }
+    found.advise("look why the pods are not ready: kubectl describe pod")
 }
 
 fn named(name: &ObjectName, port: &str) -> String {
