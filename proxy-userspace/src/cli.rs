@@ -36,16 +36,18 @@ enum Command {
     Endpoints(look::EndpointsArgs),
     /// Devices with what they are taken for, and whether and how they are attached to.
     Devices(look::DevicesArgs),
+    /// The flow table, one row for each flow, with names.
+    Flows(look::FlowsArgs),
+    /// Packets that did not get through, by reason, with what that means and what to look at next.
+    Drops(look::DropsArgs),
+    /// What happens to flows and packets, as it happens.
+    Monitor(look::MonitorArgs),
     /// Where a packet goes, step by step, and why; nothing is sent or changed. Exit code 0 if an
     /// endpoint gets it, 1 if not.
     Explain(look::ExplainArgs),
     /// Which Service an address and port belong to, or why to none: exit code 0 if new flows find
     /// an endpoint there, 1 if not.
     Why(look::WhyArgs),
-    /// The flow table, one row for each flow, with names.
-    Flows(look::FlowsArgs),
-    /// Packets that did not get through, by reason, with what that means and what to look at next.
-    Drops(look::DropsArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
     /// Print what a shell needs to complete this command line.
@@ -63,10 +65,11 @@ impl Cli {
             Command::Services(args) => look::services(&args),
             Command::Endpoints(args) => look::endpoints(&args),
             Command::Devices(args) => look::devices(&args),
-            Command::Explain(args) => look::explain(&args),
-            Command::Why(args) => look::why(&args),
             Command::Flows(args) => look::flows(&args),
             Command::Drops(args) => look::drops(&args),
+            Command::Monitor(args) => look::monitor(&args),
+            Command::Explain(args) => look::explain(&args),
+            Command::Why(args) => look::why(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
             Command::Completion(args) => {
                 paper::completion(&args, Self::command()).map(|()| ExitCode::SUCCESS)

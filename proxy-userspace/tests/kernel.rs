@@ -19,11 +19,13 @@ mod kernel {
     mod clock;
     mod cost;
     mod errors;
+    mod events;
     mod flow_table;
     mod frames;
     mod generate;
     mod golden;
     mod lottery;
+    mod mutations;
     mod neighbours;
     mod netfilter;
     mod object;

@@ -46,6 +46,7 @@ mod network {
     mod marks;
     mod masquerade_load;
     mod matrix;
+    mod monitor;
     mod moves;
     mod neighbours;
     mod netfilter;

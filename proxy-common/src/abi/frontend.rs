@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::endpoint::EndpointFlags;
 use crate::net::{Ip4, Ip6, Port, Proto};
 
 /// Kind of a frontend key: an exact address, as opposed to later wildcards.

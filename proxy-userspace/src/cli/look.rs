@@ -1,5 +1,5 @@
-//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows`, `drops`, `explain` and `why`:
-//! looking at a running controller, or at what one left or would do.
+//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows`, `drops`, `monitor`, `explain`
+//! and `why`: looking at a running controller, or at what one left or would do.
 
 mod devices;
 mod drops;
@@ -7,6 +7,7 @@ mod endpoints;
 mod explain;
 mod flows;
 mod maps;
+mod monitor;
 mod output;
 mod services;
 mod status;
@@ -24,6 +25,7 @@ pub(super) use devices::execute as devices;
 pub(super) use drops::{DropsArgs, execute as drops};
 pub(super) use explain::{ExplainArgs, WhyArgs, explain, why};
 pub(super) use flows::{FlowsArgs, execute as flows};
+pub(super) use monitor::{MonitorArgs, execute as monitor};
 pub(super) use status::execute as status;
 
 /// Where to look, and how to print.
@@ -155,11 +157,11 @@ fn ask_for<T: DeserializeOwned>(
         "" => route.to_owned(),
         query => format!("{route}?{query}"),
     };
-    ask_at(view, &target, "--from-maps reads what one left")
+    ask_or(view, &target, "--from-maps reads what one left")
 }
 
 /// The same; where nobody answers, `instead` says what to do.
-fn ask_at<T: DeserializeOwned>(
+fn ask_or<T: DeserializeOwned>(
     view: &View,
     target: &str,
     instead: &str,

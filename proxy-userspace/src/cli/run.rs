@@ -81,6 +81,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = Settings::with_hz(1).cascade_limit,
         value_parser = clap::value_parser!(u32).range(0..=i64::from(Settings::MAX_CASCADE_LIMIT)))]
     cascade_limit: u32,
+    /// Most events that the programs tell `kube-lottery monitor` in a second, all CPUs together.
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_events_per_second: u32,
     /// Directory of a BPF file system below which maps and links are pinned.
     #[arg(long, value_name = "DIR", default_value = super::BPF_DIR)]
     bpf_dir: PathBuf,
@@ -195,6 +199,7 @@ async fn run(args: Args) -> Result<()> {
         programs,
         reader,
         sweeper,
+        monitor,
         logger,
         memory,
         floors,
@@ -207,6 +212,8 @@ async fn run(args: Args) -> Result<()> {
     let control = Control {
         socket: ControlSocket::bind(&args.control_socket)?,
         reader,
+        monitor,
+        events_per_second: args.max_events_per_second,
         facts: Facts {
             node: node.clone(),
             manifests: args.manifests,

@@ -13,6 +13,7 @@ use super::api::{self, DeviceState, Kind, List};
 use super::body::Pieces;
 use super::flows::{self, FlowQuery};
 use super::listing::{Counts, Scope, endpoints, services};
+use super::monitor::{Listener, Wanted};
 use super::names::Names;
 use crate::dataplane::reader::now;
 use crate::dataplane::{Capacities, Private, ReadError, Reader};
@@ -34,6 +35,9 @@ pub enum Ask {
     /// Which Service an address and port belong to.
     Why(WhyQuestion, oneshot::Sender<Why>),
 }
+
+/// Events that wait for whoever listens: half a second's, if it is as many as there may be.
+const QUEUE: usize = 5_000;
 
 /// How the tables are.
 #[derive(Clone, Debug, Default)]
@@ -103,6 +107,7 @@ pub(super) struct Answers {
     pub(super) asks: mpsc::Sender<Ask>,
     pub(super) devices: watch::Receiver<Vec<api::Device>>,
     pub(super) netfilter: watch::Receiver<netfilter::State>,
+    pub(super) listeners: mpsc::Sender<Listener>,
     pub(super) reader: Arc<Reader>,
     pub(super) facts: Arc<Facts>,
     /// The programs as packets are explained by them, once somebody has asked.
@@ -186,6 +191,14 @@ impl Answers {
         })
         .await?;
         Ok(flows::pieces(found, names))
+    }
+
+    /// Events from now on, one a line.
+    pub(super) async fn monitor(&self, wanted: Wanted) -> Result<Pieces, AnswerError> {
+        let (queue, events) = mpsc::channel(QUEUE);
+        let told = self.listeners.send(Listener { wanted, queue }).await;
+        told.map_err(|_closed| AnswerError::Stopping)?;
+        Ok(Pieces(events))
     }
 
     pub(super) async fn names(&self, scope: Scope) -> Result<Names, AnswerError> {

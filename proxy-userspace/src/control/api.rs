@@ -1,10 +1,12 @@
 //! What is said on the control socket, and printed by `-o json` and `-o yaml`.
 
 mod device;
+mod event;
 pub mod explain;
 mod flow;
 
 pub use device::{Device, DeviceNotice, DeviceState, Devices};
+pub use event::{Event, Line, Lost};
 pub use flow::{Flow, FlowList, FlowState};
 
 use proxy_common::abi;

@@ -298,7 +298,7 @@ fn batch<K: Pod, V: Pod>(map: &Map, name: &str) -> Result<Batch<K, V>, LoadError
     }
 }
 
-fn typed<T>(
+pub(super) fn typed<T>(
     map: Map,
     name: &str,
     convert: impl FnOnce(Map) -> Result<T, MapError>,

@@ -5,9 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use proxy_common::abi::endpoint::Endpoint as _;
 use proxy_common::abi::flow::{Flow as _, FlowKey as _};
-use proxy_common::abi::{
-    Affinity, EndpointSet, Frontend, FrontendFlags, Hook, Kind, Origin, Tier,
-};
+use proxy_common::abi::{Affinity, EndpointSet, Frontend, FrontendFlags, Hook, Kind, Origin, Tier};
 use proxy_common::datapath::Tables;
 use proxy_common::datapath::lifetime::is_over;
 use proxy_common::datapath::memory::{MemoryTables, Stored};

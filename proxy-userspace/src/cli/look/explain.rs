@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::output::{self, note, print_object};
-use super::{FINDING, NOT_RUNNING, View, ask_at};
+use super::{FINDING, NOT_RUNNING, View, ask_or};
 use crate::cli::run::{host_name, read_config};
 use crate::config::Configuration;
 use crate::control::api::explain::{Explanation, Why};
@@ -174,7 +174,7 @@ pub(in crate::cli) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
         }
         Ok(None) => {
             let target = format!("/v1/explain?{}", question.to_query());
-            match ask_at::<Explanation>(&args.view, &target, INSTEAD) {
+            match ask_or::<Explanation>(&args.view, &target, INSTEAD) {
                 Ok(Ok(all)) => all,
                 Ok(Err(code)) => return Ok(code),
                 Err(error) => return Ok(misused(&error)),
@@ -202,7 +202,7 @@ pub(in crate::cli) fn why(args: &WhyArgs) -> Result<ExitCode> {
         Ok(Some(offline)) => offline.sight().why(&question),
         Ok(None) => {
             let target = format!("/v1/why?{}", question.to_query());
-            match ask_at::<Why>(&args.view, &target, INSTEAD) {
+            match ask_or::<Why>(&args.view, &target, INSTEAD) {
                 Ok(Ok(all)) => all,
                 Ok(Err(code)) => return Ok(code),
                 Err(error) => return Ok(misused(&error)),
