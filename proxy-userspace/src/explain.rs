@@ -13,9 +13,11 @@ mod excerpt;
 mod frame;
 mod host;
 mod offline;
+mod outcome;
 mod question;
 mod scene;
 mod steps;
+mod view;
 mod why;
 
 pub use draw::{DataPath, DrawError, Fate, Shot, draw};

@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::endpoint::EndpointFlags;
 use crate::net::{Ip4, Ip6, Port, Proto};
 
 /// Kind of a frontend key: an exact address, as opposed to later wildcards.
@@ -157,6 +158,16 @@ impl FrontendFlags {
             Origin::Inside | Origin::Host => 1 << 4,
             Origin::Outside => 1 << 5,
         })
+    }
+
+    /// The property of endpoints that packets of this origin may be given to.
+    #[inline(always)]
+    pub const fn listed(self, origin: Origin) -> EndpointFlags {
+        if self.has(Self::local(origin)) {
+            EndpointFlags::IN_LOCAL_SET
+        } else {
+            EndpointFlags::IN_CLUSTER_SET
+        }
     }
 
     /// What becomes of packets of this origin where there is no endpoint for them.

@@ -46,11 +46,7 @@ pub fn choose_for<F: Family, T: Tables<F>>(
         work.set = set;
         work.service = frontend.service;
         work.affinity_timeout = frontend.affinity_timeout;
-        work.listed = if frontend.flags.has(FrontendFlags::local(origin)) {
-            EndpointFlags::IN_LOCAL_SET
-        } else {
-            EndpointFlags::IN_CLUSTER_SET
-        };
+        work.listed = frontend.flags.listed(origin);
         let has_affinity = frontend.affinity_timeout != 0;
         if !has_affinity || tables.part(Part::Recall, work) != Step::TAKEN {
             let index = tables.pick(set.count());

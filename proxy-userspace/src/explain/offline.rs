@@ -141,7 +141,6 @@ impl Offline {
 fn carry_out(tables: &mut MemoryTables, op: Op) {
     match op {
         Op::Detector { value } => tables.detector = value,
-        Op::ResetPicks { .. } => {}
         Op::Bits {
             bitmap,
             word,
@@ -170,27 +169,22 @@ fn carry_out(tables: &mut MemoryTables, op: Op) {
             }
         }
         op => match family(&op) {
-            Family::V4 => carry_out_in::<V4>(tables, op),
-            Family::V6 => carry_out_in::<V6>(tables, op),
+            Some(Family::V4) => carry_out_in::<V4>(tables, op),
+            Some(Family::V6) => carry_out_in::<V6>(tables, op),
+            None => {}
         },
     }
 }
 
 /// The family whose tables an operation is for, where there are such.
-const fn family(op: &Op) -> Family {
+const fn family(op: &Op) -> Option<Family> {
     match op {
-        Op::Endpoint { record, .. } => Family::of(record.addr),
-        Op::Reverse { endpoint, .. } | Op::ReverseGone { endpoint } => endpoint.family(),
-        Op::Frontend { at, .. } | Op::FrontendGone { at } => at.family(),
-        Op::Source { range, .. } | Op::SourceGone { range, .. } => Family::of(match range {
-            crate::model::IpNet::V4(range) => IpAddr::V4(range.addr()),
-            crate::model::IpNet::V6(range) => IpAddr::V6(range.addr()),
-        }),
-        Op::Detector { .. }
-        | Op::ResetPicks { .. }
-        | Op::ForgetClients { .. }
-        | Op::Bits { .. }
-        | Op::Set { .. } => Family::V4,
+        Op::Endpoint { record, .. } => Some(Family::of(record.addr)),
+        Op::Reverse { endpoint, .. } | Op::ReverseGone { endpoint } => Some(endpoint.family()),
+        Op::Frontend { at, .. } | Op::FrontendGone { at } => Some(at.family()),
+        // Source ranges of a packet's service port are taken from the plan, and what was never used
+        // has no picks or clients to forget.
+        _ => None,
     }
 }
 
@@ -223,13 +217,6 @@ fn carry_out_in<F: Stored + Layout>(tables: &mut MemoryTables, op: Op) {
                 maps.frontends.remove(&key);
             }
         }
-        // Those of a packet's service port are taken from the plan.
-        Op::Source { .. }
-        | Op::SourceGone { .. }
-        | Op::Detector { .. }
-        | Op::ResetPicks { .. }
-        | Op::ForgetClients { .. }
-        | Op::Bits { .. }
-        | Op::Set { .. } => {}
+        _ => {}
     }
 }

@@ -211,7 +211,8 @@ impl WhyQuestion {
         let proto = self.proto.to_string().to_lowercase();
         let mut query = format!("at={}&proto={proto}", self.at);
         if let Some(from) = self.from {
-            query.push_str(&format!("&from={from}"));
+            query.push_str("&from=");
+            query.push_str(&from.to_string());
         }
         query
     }

@@ -147,12 +147,11 @@ where
             .collect();
         let mut tables = excerpt::<F>(self.tables, &packet, self.settings, &sources)?;
         tables.now = self.now;
-        let (entry, entry_because) = match question.entry {
-            Some(entry) => (entry, None),
-            None => {
-                let (entry, because) = self.entry::<F>(&tables, question.src, src);
-                (entry, Some(because))
-            }
+        let (entry, entry_because) = if let Some(entry) = question.entry {
+            (entry, None)
+        } else {
+            let (entry, because) = self.entry::<F>(&tables, question.src, src);
+            (entry, Some(because))
         };
         let device = Device {
             inside: u16::from(entry == Entry::Pod),

@@ -6,6 +6,7 @@ use super::scene::Scene;
 use crate::control::api::explain::{
     ExplainedEndpoint, ExplainedLottery, ExplainedStep, Explanation,
 };
+use crate::netfilter::Judgement;
 
 /// Of so many endpoints each has a line; of more, the first ones that are in and out.
 const MOST: usize = 16;
@@ -159,7 +160,9 @@ fn endpoints(all: &Explanation, steps: &mut Steps) {
     let text = match all.endpoints.len() {
         0 => "the Service has none".to_owned(),
         n if taking == 0 => format!("none of {n} may be used"),
+        1 if taking == 1 => "the only one takes part".to_owned(),
         n if taking == n => format!("all {n} take part, {}", each(taking)),
+        n if taking == 1 => format!("1 of {n} takes part, {}", each(1)),
         n => format!("{taking} of {n} take part, {}", each(taking)),
     };
     let lines = steps.add("endpoints", text);
@@ -168,7 +171,7 @@ fn endpoints(all: &Explanation, steps: &mut Steps) {
 
 fn each(n: usize) -> String {
     match n {
-        1 => "always".to_owned(),
+        1 => "drawn always".to_owned(),
         _ => format!("each drawn with 1/{n} = {}", percent(n)),
     }
 }
@@ -276,61 +279,59 @@ fn odds(lottery: &ExplainedLottery) -> String {
 
 fn outcome(all: &Explanation, scene: &Scene, fate: &Fate, steps: &mut Steps) {
     let outcome = &all.outcome;
-    let vip = &all.packet.destination;
-    match (fate.verdict, &outcome.endpoint) {
-        (Verdict::Forward, Some(endpoint)) => {
-            let text = match outcome.decided_by.as_deref() {
-                Some("flow") => format!("{endpoint}, where the flow goes"),
-                Some("affinity") => format!("{endpoint}, which the client has"),
-                Some("only") => format!("{endpoint}, the only one"),
-                _ => format!("{endpoint} this time; the next new flow draws for itself"),
-            };
-            steps.add("draw", text);
-            let at = match all.packet.entry {
-                Entry::Host => "at the socket",
-                _ => "at tc ingress",
-            };
-            let lines = steps.add("rewrite", format!("{at}: destination {vip} -> {endpoint}"));
-            if outcome.source != all.packet.source {
-                lines.push(format!(
-                    "source {} -> {}: another flow has this port at the endpoint",
-                    all.packet.source, outcome.source
-                ));
-            }
-            let is = match (outcome.hairpin, outcome.masquerade) {
-                (true, _) => "hairpin",
-                (_, true) => "yes",
-                _ => "no",
-            };
-            let lines = steps.add("masquerade", format!("{is}: {}", outcome.because));
-            lines.extend(outcome.rule.clone());
-            lines.extend(mixed(all));
-        }
+    match &outcome.endpoint {
+        Some(endpoint) if fate.verdict == Verdict::Forward => forwarded(all, endpoint, steps),
         _ => {
-            let name = outcome.verdict.name();
-            let lines = steps.add(name, outcome.because.clone());
-            lines.extend(
-                outcome
-                    .counter
-                    .as_ref()
-                    .map(|counter| format!("counted as {} ({})", counter.name, counter.hook)),
-            );
+            let lines = steps.add(outcome.verdict.name(), outcome.because.clone());
+            let counter = outcome.counter.as_ref();
+            lines.extend(counter.map(|own| format!("counted as {} ({})", own.name, own.hook)));
             lines.extend(outcome.rule.clone());
         }
     }
     steps.add("conntrack", all.conntrack.clone());
     if all.packet.entry == Entry::Host && all.outcome.verdict != Verdict::Pass {
-        let judged = scene.shot().judge(scene.question.dst, 0);
         let text = "this version does not serve the node's own sockets yet: steps above say what \
                     they would get";
         let lines = steps.add("note", text);
-        lines.push(match judged {
-            crate::netfilter::Judgement::Drop(Some(counter)) => {
+        lines.push(match scene.shot().judge(scene.question.dst, 0) {
+            Judgement::Drop(Some(counter)) => {
                 format!("the packet is dropped ({})", counter.name())
             }
             _ => "the packet goes on untranslated".to_owned(),
         });
     }
+}
+
+/// Steps of a packet that an endpoint gets.
+fn forwarded(all: &Explanation, endpoint: &str, steps: &mut Steps) {
+    let outcome = &all.outcome;
+    let text = match outcome.decided_by.as_deref() {
+        Some("flow") => format!("{endpoint}, where the flow goes"),
+        Some("affinity") => format!("{endpoint}, which the client has"),
+        Some("only") => format!("{endpoint}, the only one"),
+        _ => format!("{endpoint} this time; the next new flow draws for itself"),
+    };
+    steps.add("draw", text);
+    let at = match all.packet.entry {
+        Entry::Host => "at the socket",
+        _ => "at tc ingress",
+    };
+    let vip = &all.packet.destination;
+    let lines = steps.add("rewrite", format!("{at}: destination {vip} -> {endpoint}"));
+    if outcome.source != all.packet.source {
+        lines.push(format!(
+            "source {} -> {}: another flow has this port at the endpoint",
+            all.packet.source, outcome.source
+        ));
+    }
+    let is = match (outcome.hairpin, outcome.masquerade) {
+        (true, _) => "hairpin",
+        (_, true) => "yes",
+        _ => "no",
+    };
+    let lines = steps.add("masquerade", format!("{is}: {}", outcome.because));
+    lines.extend(outcome.rule.clone());
+    lines.extend(mixed(all));
 }
 
 /// Where flows to some endpoints only get another source.

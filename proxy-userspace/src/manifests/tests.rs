@@ -340,3 +340,42 @@ fn service_cidrs_are_objects_of_their_own() {
         .collect();
     assert_eq!([ObjectKey::ServiceCidr("kubernetes".into())], *keys);
 }
+
+#[test]
+fn services_for_nobody_are_known_until_they_are_gone() {
+    use crate::model::AsideReason;
+    let labelled = |label: &str| {
+        let labels = format!("name: mesh, labels: {{service.kubernetes.io/{label}}}");
+        service("mesh", "10.96.0.9").replace("name: mesh", &labels)
+    };
+    let dir = Dir::new("asides");
+    dir.write("b.yaml", &service("web", "10.96.0.1"));
+    let mut source = Source::new(dir.0.clone()).select(Selectors::Until134);
+    let mut asides = |text: &str| {
+        dir.write("a.yaml", text);
+        let update = source.read_all();
+        let all = update.standing.asides.iter();
+        all.map(|own| (own.reason.clone(), own.addresses.len(), own.ports.len()))
+            .collect::<Vec<_>>()
+    };
+    let name = "spec: {type: ExternalName, externalName: example.com}";
+    for (text, reason, addresses, ports) in [
+        (service("db", "None"), AsideReason::Headless, 0, 1),
+        (
+            labelled("service-proxy-name: envoy"),
+            AsideReason::OtherProxy("envoy".to_owned()),
+            1,
+            1,
+        ),
+        (labelled("headless: \"\""), AsideReason::HeadlessLabel, 1, 1),
+        (
+            format!("apiVersion: v1\nkind: Service\nmetadata: {{name: docs}}\n{name}\n"),
+            AsideReason::ExternalName("example.com".to_owned()),
+            0,
+            0,
+        ),
+    ] {
+        assert_eq!(vec![(reason, addresses, ports)], asides(&text), "{text}");
+    }
+    assert_eq!(0, asides("").len());
+}

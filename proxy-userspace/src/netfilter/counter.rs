@@ -63,8 +63,8 @@ impl Counter {
     /// Where it counts: nftables chains by their hooks.
     pub const fn hook(self) -> &'static str {
         match self {
-            Self::Untranslated => "nftables prerouting, output",
-            Self::Unallocated | Self::Rejected => "nftables forward, input, output",
+            Self::Untranslated | Self::Unallocated => "nftables prerouting, output",
+            Self::Rejected => "nftables forward, input, output",
             Self::Invalid => "nftables forward",
         }
     }

@@ -99,16 +99,16 @@ impl Live {
         age(&mut self.0.v6.affinity, seconds);
     }
 
-    /// How many clients the node remembers.
-    pub(super) fn clients(&self) -> usize {
-        self.0.v4.affinity.iter().count() + self.0.v6.affinity.iter().count()
-    }
-
     /// All that is remembered of clients and flows, but for when flows were last seen.
     pub(super) fn remembered(&self) -> BTreeSet<Vec<u8>> {
         let mut all = remembered(&self.0.v4);
         all.append(&mut remembered(&self.0.v6));
         all
+    }
+
+    /// How many clients the node remembers.
+    pub(super) fn clients(&self) -> usize {
+        self.0.v4.affinity.iter().count() + self.0.v6.affinity.iter().count()
     }
 
     /// Takes a frontend out of the tables; whether there was one.

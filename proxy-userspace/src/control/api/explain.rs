@@ -146,6 +146,7 @@ pub struct ExplainedPolicy {
 /// An endpoint of the service port.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct ExplainedEndpoint {
     /// Address and port.
     pub address: String,
