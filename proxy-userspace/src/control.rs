@@ -1,17 +1,19 @@
 //! The control socket: what commands ask a running controller, over HTTP and JSON.
 //!
-//! `GET /v1/status`, `/v1/services`, `/v1/endpoints` and `/v1/devices`; nothing can be changed by
-//! it. The state is asked of the tasks that own it, counts are read from the maps.
+//! `GET /v1/status`, `/v1/services`, `/v1/endpoints`, `/v1/devices`, `/v1/fairness`, `/v1/metrics` and
+//! `/v1/top`; nothing can be changed by it. The state is asked of the tasks that own it, counts are read from the maps.
 
 mod answer;
 pub mod api;
 mod client;
+mod fairness;
 mod http;
 mod listing;
 mod socket;
 
 pub use answer::{Ask, Facts, LastChange, TableState};
 pub use client::{ClientError, get};
+pub use fairness::{PortDraws, SetDraws, TotalDraws};
 pub use listing::Scope;
 pub(crate) use listing::{Counts, endpoints, services};
 pub use socket::{BindError, ControlSocket};

@@ -19,6 +19,7 @@ mod bits;
 mod claims;
 mod detector;
 mod diff;
+mod drawn;
 mod family;
 mod frontends;
 mod ids;
@@ -43,6 +44,7 @@ use std::time::Duration;
 
 use proxy_common::abi::{Detector, capacity};
 
+pub use drawn::{DrawnSet, Left, PortSets};
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
 pub use snapshot::{Floors, Snapshot};
@@ -106,6 +108,8 @@ pub struct Outcome {
     pub notices: Vec<(ObjectName, Notice)>,
     /// How many service ports of a former run were given up.
     pub retired: usize,
+    /// Sets that nobody begins to draw from once that is done.
+    pub left: Vec<Left>,
 }
 
 /// How much is planned.
@@ -199,6 +203,7 @@ impl Plan {
         let mut outcome = self.replan(dirty, now);
         outcome.retired = self.ports.retire();
         outcome.ops.append(&mut self.ports.drain());
+        outcome.left.append(&mut self.ports.take_left());
         outcome
     }
 
@@ -271,6 +276,11 @@ impl Plan {
             .collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all
+    }
+
+    /// The sets of all Services, in order of their names.
+    pub fn sets(&self) -> Vec<PortSets> {
+        drawn::port_sets(&self.ports)
     }
 
     /// What is declared and not served, or not served in full.
@@ -349,6 +359,7 @@ impl Plan {
             self.report(&name, notices, &mut outcome);
         }
         outcome.ops = self.ports.drain();
+        outcome.left = self.ports.take_left();
         outcome
     }
 

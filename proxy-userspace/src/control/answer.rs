@@ -9,10 +9,12 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::api::{self, DeviceState, Kind, List};
+use super::fairness::{self, TotalDraws};
 use super::listing::{Counts, Scope, endpoints, services};
 use crate::dataplane::reader::now;
 use crate::dataplane::{Capacities, ReadError, Reader};
 use crate::manifests::Standing;
+use crate::metrics;
 use crate::model::{Family, ObjectName};
 use crate::netfilter;
 use crate::plan::{ServiceView, Summary};
@@ -24,6 +26,8 @@ pub enum Ask {
     State(oneshot::Sender<TableState>),
     /// What is planned for Services.
     Services(Scope, oneshot::Sender<Vec<ServiceView>>),
+    /// How draws fell.
+    Draws(oneshot::Sender<TotalDraws>),
 }
 
 /// How the tables are.
@@ -163,6 +167,16 @@ impl Answers {
             kind: Kind::new("EndpointList"),
             items: endpoints(&views, &counts),
         })
+    }
+
+    pub(super) async fn fairness(&self, scope: &Scope) -> Result<api::Fairness, AnswerError> {
+        let draws = self.ask(Ask::Draws).await?;
+        Ok(fairness::report(&draws, scope))
+    }
+
+    pub(super) async fn metrics(&self) -> Result<String, AnswerError> {
+        let draws = self.ask(Ask::Draws).await?;
+        Ok(metrics::text(&fairness::figures(&draws)))
     }
 
     pub(super) fn devices(&self) -> List<api::Device> {

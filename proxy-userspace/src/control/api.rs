@@ -1,8 +1,10 @@
 //! What is said on the control socket, and printed by `-o json` and `-o yaml`.
 
 mod device;
+mod fairness;
 
 pub use device::{Device, DeviceNotice, DeviceState, Devices};
+pub use fairness::{EndpointSplit, Fairness, FormerSets, PortSplit, ServiceSplit, SetSplit};
 
 use proxy_common::abi;
 use serde::{Deserialize, Serialize};

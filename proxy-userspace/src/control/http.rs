@@ -18,6 +18,7 @@ use super::answer::{AnswerError, Answers};
 use super::api::{self, Failure};
 use super::listing::Scope;
 use super::socket::ControlSocket;
+use crate::metrics::CONTENT_TYPE as METRICS;
 
 /// How long a peer may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,17 +69,24 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Ful
         "/v1/status" => answers.status(scope.flows).await.map(|all| body(&all)),
         "/v1/services" => answers.services(scope).await.map(|all| body(&all)),
         "/v1/endpoints" => answers.endpoints(scope).await.map(|all| body(&all)),
+        "/v1/fairness" => answers.fairness(&scope).await.map(|all| body(&all)),
+        "/v1/metrics" => {
+            return match answers.metrics().await {
+                Ok(text) => response(StatusCode::OK, METRICS, text.into()),
+                Err(error) => failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+            };
+        }
         "/v1/devices" => Ok(body(&answers.devices())),
         path => {
             let known = format!(
-                "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints and \
-                /v1/devices"
+                "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints, \
+                /v1/devices, /v1/fairness, /v1/metrics and /v1/top"
             );
             return failure(StatusCode::NOT_FOUND, &known);
         }
     };
     match answer {
-        Ok(body) => response(StatusCode::OK, body),
+        Ok(body) => response(StatusCode::OK, JSON, body),
         Err(error @ AnswerError::Stopping) => {
             failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
         }
@@ -91,7 +99,7 @@ fn failure(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
         kind: api::Kind::new("Failure"),
         message: message.to_owned(),
     };
-    response(status, body(&failure))
+    response(status, JSON, body(&failure))
 }
 
 fn body(answer: &impl Serialize) -> Bytes {
@@ -99,10 +107,12 @@ fn body(answer: &impl Serialize) -> Bytes {
     serde_json::to_vec(answer).unwrap_or_default().into()
 }
 
-fn response(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
+fn response(status: StatusCode, form: &'static str, body: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
+    let form = HeaderValue::from_static(form);
+    response.headers_mut().insert(CONTENT_TYPE, form);
     response
 }
+
+const JSON: &str = "application/json";

@@ -1,0 +1,3 @@
+//! The statistics against simulations.
+
+mod tail;
