@@ -35,6 +35,15 @@ enum Command {
     Endpoints(look::EndpointsArgs),
     /// Devices with what they are taken for, and whether and how they are attached to.
     Devices(look::DevicesArgs),
+    /// The flow table, one row for each flow, with names.
+    Flows(look::FlowsArgs),
+    /// Packets that did not get through, by reason, with what that means and what to look at next.
+    Drops(look::DropsArgs),
+    /// Whether endpoints are drawn with equal odds, by what was counted: exit code 1 if the split of
+    /// a Service that is asked for is off.
+    Fairness(look::FairnessArgs),
+    /// Services, endpoints or clients with the most new flows, or the most flows.
+    Top(look::TopArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
 }
@@ -48,6 +57,10 @@ impl Cli {
             Command::Services(args) => look::services(&args),
             Command::Endpoints(args) => look::endpoints(&args),
             Command::Devices(args) => look::devices(&args),
+            Command::Flows(args) => look::flows(&args),
+            Command::Drops(args) => look::drops(&args),
+            Command::Fairness(args) => look::fairness(&args),
+            Command::Top(args) => look::top(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
         }
     }

@@ -33,7 +33,7 @@ pub use load::{Dataplane, Fresh, LoadError, LogLevel, Options, load};
 pub use lock::{Lock, LockError};
 pub use pins::{PinError, Place};
 pub use plain::Plain;
-pub use reader::{ReadError, Reader};
+pub use reader::{FlowRow, ReadError, Reader};
 pub use sweeper::{Sweeper, Swept};
 pub use tables::{Capacities, Tables};
 pub use trial::Trial;

@@ -18,6 +18,7 @@ mod kernel {
     mod capacity;
     mod cost;
     mod errors;
+    mod flow_table;
     mod frames;
     mod generate;
     mod golden;

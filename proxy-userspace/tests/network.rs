@@ -31,6 +31,7 @@ mod network {
     mod external;
     mod external_conflicts;
     mod flips;
+    mod flow_table;
     mod foreign;
     mod fragments;
     mod icmp_errors;

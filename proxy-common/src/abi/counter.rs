@@ -1,7 +1,8 @@
 //! Counters: what the programs did with packets, one per-CPU word each.
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident = $text:literal, $place:ident, $meaning:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $place:ident, $meaning:literal
+       $(, next $next:literal)?;)*) => {
         /// Index of a counter in the counter map.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u32)]
@@ -35,6 +36,14 @@ macro_rules! counters {
             /// One line that says what was counted.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$name => $meaning,)* }
+            }
+
+            /// One line that says what to look at next, for packets that did not get through.
+            pub const fn next(self) -> Option<&'static str> {
+                $($(if self as u32 == Self::$name as u32 {
+                    return Some($next);
+                })?)*
+                None
             }
         }
     };
@@ -85,31 +94,44 @@ counters! {
     /// Direct traffic with an endpoint was noted.
     Direct = "direct", Both, "traffic with an endpoint that belongs to no Service was noted as direct";
     /// Dropped: Service without endpoints.
-    DropNoEndpoint = "drop-no-endpoint", Ingress, "dropped: the Service has no endpoint that packets of this origin may go to";
+    DropNoEndpoint = "drop-no-endpoint", Ingress, "dropped: the Service has no endpoint that packets of this origin may go to",
+        next "kube-lottery services: READY 0, or LOCAL 0 where a policy is Local; kube-lottery endpoints --service NAME says in what state they are";
     /// Marked to be rejected.
-    Reject = "reject", Ingress, "marked for netfilter to reject: no endpoint anywhere, or no such port";
+    Reject = "reject", Ingress, "marked for netfilter to reject: no endpoint anywhere, or no such port",
+        next "kube-lottery services: a Service with READY 0, or a port that is not listed; kube-lottery endpoints --service NAME";
     /// Dropped: source outside the ranges that may use the frontend.
-    DropSourceRange = "drop-source-range", Ingress, "dropped: its source is in none of the ranges that may use this address";
+    DropSourceRange = "drop-source-range", Ingress, "dropped: its source is in none of the ranges that may use this address",
+        next "compare loadBalancerSourceRanges of the Service with the client that kube-lottery monitor --drops shows";
     /// Dropped: frontend and endpoint tables disagreed twice.
-    DropStale = "drop-stale", Ingress, "dropped: the endpoint tables changed twice while one packet read them";
+    DropStale = "drop-stale", Ingress, "dropped: the endpoint tables changed twice while one packet read them",
+        next "nothing, if it stays rare: the client sends again; kube-lottery status, if it goes on";
     /// Dropped: flow table refused an entry.
-    DropTableFull = "drop-table-full", Ingress, "dropped: the flow table refused an entry; the client sends again";
+    DropTableFull = "drop-table-full", Ingress, "dropped: the flow table refused an entry; the client sends again",
+        next "kube-lottery status --flows: a table near its maximum wants --max-flows or --max-half-open";
     /// Dropped: no free source port found.
-    DropNoPort = "drop-no-port", Ingress, "dropped: no free source port towards the endpoint was found";
+    DropNoPort = "drop-no-port", Ingress, "dropped: no free source port towards the endpoint was found",
+        next "kube-lottery flows --endpoint ADDRESS:PORT: too many clients of one address, or a node behind which they hide";
     /// Dropped: RST, FIN or SYN-ACK of an unknown connection.
-    DropInvalid = "drop-invalid", Ingress, "dropped: RST, FIN or SYN-ACK of a connection that nobody knows";
+    DropInvalid = "drop-invalid", Ingress, "dropped: RST, FIN or SYN-ACK of a connection that nobody knows",
+        next "kube-lottery monitor --drops for who sends it; late packets of a connection that both sides have forgotten are harmless";
     /// Dropped: mid-flow segment, strict mode.
-    DropMidFlow = "drop-mid-flow", Ingress, "dropped: a segment in the middle of an unknown connection (nf_conntrack_tcp_loose=0)";
+    DropMidFlow = "drop-mid-flow", Ingress, "dropped: a segment in the middle of an unknown connection (nf_conntrack_tcp_loose=0)",
+        next "connections from before this node served them end so; sysctl net.netfilter.nf_conntrack_tcp_loose=1 lets them go on";
     /// Dropped: packet that came in could not be rewritten.
-    DropRewrite = "drop-rewrite", Ingress, "dropped: the kernel refused to rewrite the packet";
+    DropRewrite = "drop-rewrite", Ingress, "dropped: the kernel refused to rewrite the packet",
+        next "kube-lottery monitor --drops for the device; a kernel without memory, or packets that lie about their length";
     /// Dropped: packet on its way out could not be rewritten.
-    DropRewriteOut = "drop-rewrite-out", Egress, "dropped: the kernel refused to rewrite the packet";
+    DropRewriteOut = "drop-rewrite-out", Egress, "dropped: the kernel refused to rewrite the packet",
+        next "kube-lottery monitor --drops for the device; a kernel without memory, or packets that lie about their length";
     /// Dropped: fragment towards a frontend, its datagram's first one not seen.
-    DropFragment = "drop-fragment", Ingress, "dropped: a fragment to a Service, before or without the first one of its datagram";
+    DropFragment = "drop-fragment", Ingress, "dropped: a fragment to a Service, before or without the first one of its datagram",
+        next "nothing, if it stays rare; a path MTU that is too large for datagrams, or a network that puts fragments out of order";
     /// Dropped: first fragment that cannot be translated.
-    DropFragmentHead = "drop-fragment-head", Ingress, "dropped: a first fragment to a Service that ends before its ports, or SCTP's with another port";
+    DropFragmentHead = "drop-fragment-head", Ingress, "dropped: a first fragment to a Service that ends before its ports, or SCTP's with another port",
+        next "kube-lottery monitor --drops for who sends such fragments; they are made on purpose, or by SCTP over a small MTU";
     /// Dropped: first fragment of an answer that cannot be translated.
-    DropFragmentHeadOut = "drop-fragment-head-out", Egress, "dropped: a first fragment of SCTP from an endpoint that serves another port than its Service";
+    DropFragmentHeadOut = "drop-fragment-head-out", Egress, "dropped: a first fragment of SCTP from an endpoint that serves another port than its Service",
+        next "the SCTP endpoints' targetPort: the same as the Service's port, or messages smaller than the MTU";
     /// Passed: fragment towards one of the node's addresses, its datagram's first one not seen.
     PassFragment = "pass-fragment", Ingress, "passed untouched: a fragment to an address of the node, before or without the first one of its datagram";
     /// Passed: protocol that is not translated.
@@ -149,6 +171,7 @@ mod tests {
                 continue;
             }
             assert!(counter.meaning().starts_with("dropped: "), "{counter:?}");
+            assert!(counter.next().is_some(), "{counter:?}");
             let is_out = counter.name().ends_with("-out");
             let expected = if is_out {
                 Place::Egress

@@ -41,11 +41,17 @@ pub const REFRESH_UDP: u32 = 2;
 /// Whether a half no longer stands for anything.
 #[inline(always)]
 pub fn is_over(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
-    let state = flow.marks.state();
+    let is_closed = proto != Proto::UDP && flow.marks.state().is_closed();
     // Another CPU may have noted a later second than the one this packet started in.
-    let age = now.saturating_sub(flow.last_seen);
+    is_closed || now.saturating_sub(flow.last_seen) > idle_limit(proto, tier, flow)
+}
+
+/// After how many seconds of silence a half is over that nothing has closed.
+#[inline(always)]
+fn idle_limit(proto: Proto, tier: Tier, flow: &FlowState) -> u32 {
+    let state = flow.marks.state();
     if proto == Proto::UDP {
-        return age > udp(state);
+        return udp(state);
     }
     // A note of direct traffic may stay in the half-open tier although the connection has begun.
     let tier = match flow.marks.kind() {
@@ -53,7 +59,7 @@ pub fn is_over(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
         Kind::PASS | Kind::OWN => Tier::HalfOpen,
         _ => tier,
     };
-    state.is_closed() || age > limits(proto).of(tier, state)
+    limits(proto).of(tier, state)
 }
 
 /// Whether the table may forget a half.
@@ -64,12 +70,18 @@ pub fn is_over(proto: Proto, tier: Tier, flow: &FlowState, now: u32) -> bool {
 /// is short (`hurry`).
 #[inline(always)]
 pub fn may_go(proto: Proto, tier: Tier, flow: &FlowState, now: u32, hurry: bool) -> bool {
+    now.saturating_sub(flow.last_seen) > kept_for(proto, tier, flow, hurry)
+}
+
+/// For how many seconds without a packet the table keeps a half, see [`may_go`].
+#[inline(always)]
+pub fn kept_for(proto: Proto, tier: Tier, flow: &FlowState, hurry: bool) -> u32 {
     let state = flow.marks.state();
     if proto == Proto::UDP || !state.is_closing() {
-        return is_over(proto, tier, flow, now);
+        return idle_limit(proto, tier, flow);
     }
     let limits = limits(proto);
-    let limit = if state.is_finished() {
+    if state.is_finished() {
         limits.finished
     } else if tier == Tier::Established && !hurry {
         limits.established
@@ -77,8 +89,7 @@ pub fn may_go(proto: Proto, tier: Tier, flow: &FlowState, now: u32, hurry: bool)
         limits.reset
     } else {
         limits.closing
-    };
-    now.saturating_sub(flow.last_seen) > limit
+    }
 }
 
 /// Idle time after which a UDP flow is over.

@@ -1,15 +1,20 @@
-//! `kube-lottery status`, `services`, `endpoints` and `devices`: looking at a running controller, or
-//! at the maps that one left.
+//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows` and `drops`: looking at a
+//! running controller, or at the maps that one left.
 
 mod devices;
+mod drops;
 mod endpoints;
+mod fairness;
+mod flows;
 mod maps;
 mod output;
 mod services;
 mod status;
+mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
@@ -18,7 +23,11 @@ use crate::control::{self, ClientError, Scope};
 use output::{Format, note};
 
 pub(super) use devices::execute as devices;
+pub(super) use drops::{DropsArgs, execute as drops};
+pub(super) use fairness::{FairnessArgs, execute as fairness};
+pub(super) use flows::{FlowsArgs, execute as flows};
 pub(super) use status::execute as status;
+pub(super) use top::{TopArgs, execute as top};
 
 /// Where to look, and how to print.
 #[derive(Debug, clap::Args)]
@@ -136,11 +145,30 @@ fn ask<T: DeserializeOwned>(
     route: &str,
     scope: &Scope,
 ) -> Result<Result<T, ExitCode>> {
-    let target = match &*scope.to_query() {
+    ask_for(view, route, &scope.to_query())
+}
+
+/// The same with any query.
+fn ask_for<T: DeserializeOwned>(
+    view: &View,
+    route: &str,
+    query: &str,
+) -> Result<Result<T, ExitCode>> {
+    ask_within(view, route, query, Duration::ZERO)
+}
+
+/// The same where the controller takes so long on purpose.
+fn ask_within<T: DeserializeOwned>(
+    view: &View,
+    route: &str,
+    query: &str,
+    time: Duration,
+) -> Result<Result<T, ExitCode>> {
+    let target = match query {
         "" => route.to_owned(),
         query => format!("{route}?{query}"),
     };
-    match control::get(&view.control_socket, &target) {
+    match control::get_within(&view.control_socket, &target, time) {
         Ok(answer) => Ok(Ok(answer)),
         Err(error @ ClientError::NotRunning { .. }) => {
             let error = anyhow::Error::new(error);

@@ -9,8 +9,11 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::api::{self, DeviceState, Kind, List};
+use super::body::Pieces;
 use super::fairness::{self, TotalDraws};
+use super::flows::{self, FlowQuery};
 use super::listing::{Counts, Scope, endpoints, services};
+use super::names::Names;
 use crate::dataplane::reader::now;
 use crate::dataplane::{Capacities, ReadError, Reader};
 use crate::manifests::Standing;
@@ -101,21 +104,15 @@ pub(super) struct Answers {
 impl Answers {
     pub(super) async fn status(&self, with_flows: bool) -> Result<api::Status, AnswerError> {
         let state = self.ask(Ask::State).await?;
-        let (hz, reader) = (self.facts.hz, Arc::clone(&self.reader));
-        let (counters, counts, flows) = blocking(move || {
-            let flows = with_flows.then(|| reader.flows(now(hz))).transpose()?;
-            let counts = netfilter::counts().unwrap_or_default();
-            let flows = flows.map(|flows| flows.entries);
-            Ok((reader.counters()?, counts, flows))
-        })
-        .await?;
+        let entries = if with_flows {
+            let (hz, reader) = (self.facts.hz, Arc::clone(&self.reader));
+            let flows = blocking(move || reader.flows(now(hz))).await?;
+            Some(flows.entries)
+        } else {
+            None
+        };
+        let counters = self.counted().await?;
         let netfilter = self.netfilter.borrow().clone();
-        // While the table is being put right it has no counter, or a new one.
-        let mut known = netfilter.counts;
-        for (counter, count) in counts {
-            let own = known.entry(counter).or_default();
-            *own = count.max(*own);
-        }
         let devices = devices(&self.devices.borrow());
         let is_sound = state.standing.problems.is_empty()
             && !state.is_node_gone
@@ -137,7 +134,7 @@ impl Answers {
                 objects: state.standing.objects,
                 problems: problems(&state),
             },
-            maps: maps(&self.facts.capacities, &state, flows),
+            maps: maps(&self.facts.capacities, &state, entries),
             tables: tables(state),
             devices,
             netfilter: api::Netfilter {
@@ -145,12 +142,47 @@ impl Answers {
                 forward_accepts: netfilter.accepts.iter().map(ToString::to_string).collect(),
                 trouble: netfilter.trouble,
             },
-            counters: counters
-                .into_iter()
-                .map(api::Counter::from)
-                .chain(known.into_iter().map(api::Counter::from))
-                .collect(),
+            counters,
         })
+    }
+
+    pub(super) async fn counters(&self) -> Result<List<api::Counter>, AnswerError> {
+        Ok(List {
+            kind: Kind::new("CounterList"),
+            items: self.counted().await?,
+        })
+    }
+
+    /// What programs and nftables tables have counted.
+    async fn counted(&self) -> Result<Vec<api::Counter>, AnswerError> {
+        let reader = Arc::clone(&self.reader);
+        let read = move || Ok((reader.counters()?, netfilter::counts().unwrap_or_default()));
+        let (counters, counts) = blocking(read).await?;
+        // While the table is being put right it has no counter, or a new one.
+        let mut known = self.netfilter.borrow().counts.clone();
+        for (counter, count) in counts {
+            let own = known.entry(counter).or_default();
+            *own = count.max(*own);
+        }
+        let counters = counters.into_iter().map(api::Counter::from);
+        let known = known.into_iter().map(api::Counter::from);
+        Ok(counters.chain(known).collect())
+    }
+
+    pub(super) async fn flows(&self, query: &FlowQuery) -> Result<Pieces, AnswerError> {
+        let names = self.names(query.selection.scope.clone()).await?;
+        let (hz, reader, query) = (self.facts.hz, Arc::clone(&self.reader), query.clone());
+        let (found, names) = blocking(move || {
+            let found = flows::find(&reader, now(hz), &query, &names)?;
+            Ok((found, names))
+        })
+        .await?;
+        Ok(flows::pieces(found, names))
+    }
+
+    pub(super) async fn names(&self, scope: Scope) -> Result<Names, AnswerError> {
+        let views = self.ask(|answer| Ask::Services(scope, answer)).await?;
+        Ok(Names::of(&views))
     }
 
     pub(super) async fn services(&self, scope: Scope) -> Result<List<api::Service>, AnswerError> {
@@ -193,7 +225,7 @@ impl Answers {
         Ok((views, counts))
     }
 
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         question: impl FnOnce(oneshot::Sender<T>) -> Ask,
     ) -> Result<T, AnswerError> {
@@ -205,7 +237,7 @@ impl Answers {
 }
 
 /// Reading whole maps takes milliseconds, which the other tasks must not wait for.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
 ) -> Result<T, AnswerError> {
     let done = tokio::task::spawn_blocking(read).await;
@@ -270,32 +302,40 @@ fn maps(
     flows: Option<[(u64, u64); 2]>,
 ) -> Vec<api::Map> {
     let limits = capacities.limits;
-    let mut maps = Vec::new();
-    let mut add = |name: &str, entries: [Option<u64>; 2], max: [u32; 2]| {
-        for ((family, entries), max) in Family::ALL.into_iter().zip(entries).zip(max) {
-            maps.push(api::Map {
-                name: name.to_owned(),
-                family: family.to_string(),
-                entries,
-                max_entries: max.into(),
-            });
-        }
-    };
     let known = |entries: [usize; 2]| entries.map(|entries| Some(entries as u64));
+    let mut maps = of_families("frontends", known(state.frontends), [limits.frontends; 2]);
+    let endpoints = of_families("endpoints", known(state.endpoints), [limits.endpoints; 2]);
+    maps.extend(endpoints);
+    maps.extend(flow_maps(capacities, flows));
+    maps
+}
+
+/// How full the flow tables are.
+pub(super) fn flow_maps(capacities: &Capacities, flows: Option<[(u64, u64); 2]>) -> Vec<api::Map> {
     let halved = |entries: u32| [entries, (entries / 2).max(1)];
-    add("frontends", known(state.frontends), [limits.frontends; 2]);
-    add("endpoints", known(state.endpoints), [limits.endpoints; 2]);
     let of = |pick: fn((u64, u64)) -> u64| match flows {
         Some(flows) => flows.map(|entries| Some(pick(entries))),
         None => [None; 2],
     };
-    add("flows", of(|(flows, _)| flows), halved(capacities.flows));
-    add(
+    let mut maps = of_families("flows", of(|(flows, _)| flows), halved(capacities.flows));
+    let half_open = of(|(_, half)| half);
+    maps.extend(of_families(
         "half-open",
-        of(|(_, half)| half),
+        half_open,
         halved(capacities.half_open),
-    );
+    ));
     maps
+}
+
+fn of_families(name: &str, entries: [Option<u64>; 2], max: [u32; 2]) -> Vec<api::Map> {
+    let all = Family::ALL.into_iter().zip(entries).zip(max);
+    all.map(|((family, entries), max)| api::Map {
+        name: name.to_owned(),
+        family: family.to_string(),
+        entries,
+        max_entries: max.into(),
+    })
+    .collect()
 }
 
 /// What is wrong with what is declared.

@@ -2,9 +2,13 @@
 
 mod device;
 mod fairness;
+mod flow;
+mod top;
 
 pub use device::{Device, DeviceNotice, DeviceState, Devices};
 pub use fairness::{EndpointSplit, Fairness, FormerSets, PortSplit, ServiceSplit, SetSplit};
+pub use flow::{Flow, FlowList, FlowState};
+pub use top::{Top, TopRow};
 
 use proxy_common::abi;
 use serde::{Deserialize, Serialize};
@@ -175,6 +179,9 @@ pub struct Counter {
     pub direction: String,
     /// What it means.
     pub meaning: String,
+    /// What to look at next, if it counts packets that did not get through.
+    #[serde(default)]
+    pub next: Option<String>,
     /// How often it happened.
     pub value: u64,
 }
@@ -186,6 +193,7 @@ impl From<(abi::Counter, u64)> for Counter {
             hook: counter.place().hook().to_owned(),
             direction: counter.place().direction().to_owned(),
             meaning: counter.meaning().to_owned(),
+            next: counter.next().map(str::to_owned),
             value,
         }
     }
@@ -198,6 +206,7 @@ impl From<(netfilter::Counter, netfilter::Count)> for Counter {
             hook: counter.hook().to_owned(),
             direction: counter.direction().to_owned(),
             meaning: counter.meaning().to_owned(),
+            next: counter.next().map(str::to_owned),
             value: count.packets,
         }
     }
@@ -207,7 +216,7 @@ impl From<(netfilter::Counter, netfilter::Count)> for Counter {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
-    /// `ServiceList`, `EndpointList` or `DeviceList`.
+    /// `ServiceList`, `EndpointList`, `DeviceList` or `CounterList`.
     #[serde(flatten)]
     pub kind: Kind,
     /// They, in order.

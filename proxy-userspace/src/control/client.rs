@@ -34,17 +34,27 @@ pub enum ClientError {
 
 /// Gets what is at `target` on the control socket at `socket`.
 pub fn get<T: DeserializeOwned>(socket: &Path, target: &str) -> Result<T, ClientError> {
-    let answer = ask(socket, target).map_err(|source| ClientError::NotRunning {
-        path: socket.into(),
-        source,
-    })?;
+    get_within(socket, target, Duration::ZERO)
+}
+
+/// The same where the controller takes so long on purpose.
+pub fn get_within<T: DeserializeOwned>(
+    socket: &Path,
+    target: &str,
+    time: Duration,
+) -> Result<T, ClientError> {
+    let answer =
+        ask(socket, target, PATIENCE + time).map_err(|source| ClientError::NotRunning {
+            path: socket.into(),
+            source,
+        })?;
     parse(&answer)
 }
 
 /// What comes back. A controller that is there and says nothing is as good as none.
-fn ask(socket: &Path, target: &str) -> io::Result<Vec<u8>> {
+fn ask(socket: &Path, target: &str, patience: Duration) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     // The connection ends with the answer, whose length the header tells all the same.
     write!(

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::api::{
-    EndpointSplit, Fairness, FormerSets, Kind, PortSplit, ServiceSplit, SetSplit,
-};
+use super::api::{EndpointSplit, Fairness, FormerSets, Kind, PortSplit, ServiceSplit, SetSplit};
 use super::listing::Scope;
 use crate::fairness::{
     FALSE_DISCOVERY_RATE, Finding, Tally, Verdict, deviation, expected, judge, missing,
@@ -178,7 +176,12 @@ pub(super) fn figures(draws: &TotalDraws) -> Figures {
     let off = all
         .iter()
         .filter(|(_, finding)| finding.verdict == Verdict::Off);
-    let standing: u64 = draws.ports.iter().flat_map(|port| &port.sets).flat_map(|set| &set.counts).sum();
+    let standing: u64 = draws
+        .ports
+        .iter()
+        .flat_map(|port| &port.sets)
+        .flat_map(|set| &set.counts)
+        .sum();
     Figures {
         draws: draws.closed + standing,
         tested: tested.clone().count(),

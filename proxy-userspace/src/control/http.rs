@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -16,8 +16,11 @@ use tracing::{debug, warn};
 
 use super::answer::{AnswerError, Answers};
 use super::api::{self, Failure};
+use super::body::Body;
+use super::flows::FlowQuery;
 use super::listing::Scope;
 use super::socket::ControlSocket;
+use super::top::TopQuery;
 use crate::metrics::CONTENT_TYPE as METRICS;
 
 /// How long a peer may take to say what it wants.
@@ -60,33 +63,46 @@ async fn converse(stream: tokio::net::UnixStream, answers: Answers) {
     }
 }
 
-async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Full<Bytes>> {
+async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Body> {
     if request.method() != Method::GET {
         return failure(StatusCode::METHOD_NOT_ALLOWED, "only GET is served");
     }
-    let scope = Scope::from_query(request.uri().query().unwrap_or_default());
+    let query = request.uri().query().unwrap_or_default();
+    let scope = Scope::from_query(query);
+    let full = |body| Either::Left(Full::new(body));
+    let mut form = JSON;
     let answer = match request.uri().path() {
-        "/v1/status" => answers.status(scope.flows).await.map(|all| body(&all)),
-        "/v1/services" => answers.services(scope).await.map(|all| body(&all)),
-        "/v1/endpoints" => answers.endpoints(scope).await.map(|all| body(&all)),
-        "/v1/fairness" => answers.fairness(&scope).await.map(|all| body(&all)),
+        "/v1/status" => answers
+            .status(scope.flows)
+            .await
+            .map(|all| full(body(&all))),
+        "/v1/services" => answers.services(scope).await.map(|all| full(body(&all))),
+        "/v1/endpoints" => answers.endpoints(scope).await.map(|all| full(body(&all))),
+        "/v1/devices" => Ok(full(body(&answers.devices()))),
+        "/v1/counters" => answers.counters().await.map(|all| full(body(&all))),
+        "/v1/flows" => match FlowQuery::from_query(query) {
+            Ok(query) => answers.flows(&query).await.map(Either::Right),
+            Err(error) => return failure(StatusCode::BAD_REQUEST, &error.to_string()),
+        },
+        "/v1/fairness" => answers.fairness(&scope).await.map(|all| full(body(&all))),
+        "/v1/top" => match TopQuery::from_query(query) {
+            Ok(query) => answers.top(scope, query).await.map(|all| full(body(&all))),
+            Err(error) => return failure(StatusCode::BAD_REQUEST, &error.to_string()),
+        },
         "/v1/metrics" => {
-            return match answers.metrics().await {
-                Ok(text) => response(StatusCode::OK, METRICS, text.into()),
-                Err(error) => failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-            };
+            form = METRICS;
+            answers.metrics().await.map(|text| full(text.into()))
         }
-        "/v1/devices" => Ok(body(&answers.devices())),
         path => {
             let known = format!(
                 "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints, \
-                /v1/devices, /v1/fairness, /v1/metrics and /v1/top"
+                /v1/devices, /v1/counters, /v1/flows, /v1/fairness, /v1/top and /v1/metrics"
             );
             return failure(StatusCode::NOT_FOUND, &known);
         }
     };
     match answer {
-        Ok(body) => response(StatusCode::OK, JSON, body),
+        Ok(body) => response(StatusCode::OK, form, body),
         Err(error @ AnswerError::Stopping) => {
             failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
         }
@@ -94,12 +110,12 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Ful
     }
 }
 
-fn failure(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
+fn failure(status: StatusCode, message: &str) -> Response<Body> {
     let failure = Failure {
         kind: api::Kind::new("Failure"),
         message: message.to_owned(),
     };
-    response(status, JSON, body(&failure))
+    response(status, JSON, Either::Left(Full::new(body(&failure))))
 }
 
 fn body(answer: &impl Serialize) -> Bytes {
@@ -107,8 +123,8 @@ fn body(answer: &impl Serialize) -> Bytes {
     serde_json::to_vec(answer).unwrap_or_default().into()
 }
 
-fn response(status: StatusCode, form: &'static str, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
+fn response(status: StatusCode, form: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let form = HeaderValue::from_static(form);
     response.headers_mut().insert(CONTENT_TYPE, form);

@@ -226,11 +226,7 @@ fn apply_family<F: Layout>(
                 tables.frontends.delete_batch(keys)
             });
         }
-        Target::Detector
-        | Target::Sources
-        | Target::Bits(_)
-        | Target::Sets
-        | Target::Draws => {}
+        Target::Detector | Target::Sources | Target::Bits(_) | Target::Sets | Target::Draws => {}
     }
 }
 

@@ -1,6 +1,8 @@
 //! Reads the maps, and only reads them: for the control socket of a running controller, by
 //! descriptors of its own, and for commands that look at pins when no controller runs.
 
+mod rows;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +25,8 @@ use super::maps::Counters;
 use super::syscall::Batch;
 use crate::model::Family;
 use crate::plan::{Record, Socket};
+
+pub use rows::FlowRow;
 
 /// Why a map cannot be read.
 #[derive(Debug, Error)]

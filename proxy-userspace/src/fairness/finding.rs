@@ -52,7 +52,10 @@ pub fn judge(tallies: impl IntoIterator<Item = Tally>, rate: f64) -> Vec<Finding
         .collect();
     let limit = limit(all.iter().filter_map(|finding| finding.p_value), rate);
     for finding in &mut all {
-        if finding.p_value.is_some_and(|p| limit.is_some_and(|limit| p <= limit)) {
+        if finding
+            .p_value
+            .is_some_and(|p| limit.is_some_and(|limit| p <= limit))
+        {
             finding.verdict = Verdict::Off;
         }
     }

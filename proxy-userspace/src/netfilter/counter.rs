@@ -92,4 +92,22 @@ impl Counter {
             Self::Rejected => "rejected with port unreachable: no endpoint, or no such port",
         }
     }
+    /// One line that says what to look at next.
+    pub const fn next(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Untranslated => {
+                "kube-lottery devices: the device they came in by is pending, refused or left alone"
+            }
+            Self::Unallocated => {
+                "kube-lottery services: the address is no Service's, or of one that was deleted"
+            }
+            Self::Invalid => {
+                "sysctl net.netfilter.nf_conntrack_log_invalid=255 logs them; a second path for the \
+                 answers, or connections older than conntrack's table"
+            }
+            Self::Rejected => {
+                "kube-lottery services: a Service with READY 0, or a port that is not listed"
+            }
+        })
+    }
 }

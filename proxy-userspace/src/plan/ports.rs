@@ -205,7 +205,8 @@ impl Ports {
     /// The sets of the service ports that Services have.
     pub(super) fn sets(&self) -> impl Iterator<Item = PortSets> {
         let named = self.by_service.iter();
-        let named = named.flat_map(|(name, own)| own.iter().map(move |(key, number)| (name, key, number)));
+        let named =
+            named.flat_map(|(name, own)| own.iter().map(move |(key, number)| (name, key, number)));
         named.filter_map(|(service, key, number)| {
             let port = self.by_number.get(number)?;
             Some(PortSets {

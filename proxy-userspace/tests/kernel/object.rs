@@ -9,7 +9,7 @@ use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::util::KernelVersion;
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::{LogLevel, Plain, Sweeper};
+use kube_lottery::dataplane::{LogLevel, Plain, Reader, Sweeper};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{Affinity, Counter, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
@@ -82,6 +82,22 @@ impl Object {
     /// What removes flows that are over.
     pub(super) fn sweeper(&self) -> Sweeper {
         Sweeper::of(&self.ebpf).unwrap()
+    }
+
+    /// What reads the maps.
+    pub(super) fn reader(&self) -> Reader {
+        Reader::new(|name| {
+            let (Map::Array(data)
+            | Map::HashMap(data)
+            | Map::LruHashMap(data)
+            | Map::PerCpuArray(data)) = self.ebpf.map(name).unwrap()
+            else {
+                panic!("{name} is of another kind");
+            };
+            let fd = data.fd().as_fd().try_clone_to_owned().unwrap();
+            MapData::from_fd(fd)
+        })
+        .unwrap()
     }
 
     /// Loads more programs.

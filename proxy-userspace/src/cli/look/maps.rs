@@ -8,8 +8,10 @@ use anyhow::{Context as _, Result, bail};
 use proxy_common::abi::EndpointFlags;
 use proxy_common::net::Proto;
 
-use crate::control::api::{Counter, Endpoint, Kind, List, Service};
-use crate::control::{Counts, Scope, endpoints as endpoint_list, services as service_list};
+use crate::control::api::{Counter, Endpoint, FlowList, Kind, List, Service};
+use crate::control::{
+    Counts, FlowQuery, Scope, endpoints as endpoint_list, services as service_list, unnamed_flows,
+};
 use crate::dataplane::pins::Place;
 use crate::dataplane::reader::now;
 use crate::dataplane::{Reader, settings};
@@ -95,7 +97,13 @@ fn open(directory: &Path) -> Result<Reader> {
         .with_context(|| format!("cannot read the maps in {}", directory.display()))
 }
 
-/// The service ports in the maps, each as a Service by its number.
+pub(super) fn flows(directory: &Path, query: &FlowQuery) -> Result<FlowList> {
+    let reader = open(directory)?;
+    let now = now(settings::detect().hz);
+    Ok(unnamed_flows(&reader, now, query)?)
+}
+
+/// The service ports in the maps, each as a Service by its number, and what was counted of them.
 fn read(directory: &Path, scope: &Scope) -> Result<(Vec<ServiceView>, Counts)> {
     let reader = open(directory)?;
     let frontends = reader.frontends()?;

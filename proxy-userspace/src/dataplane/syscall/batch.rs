@@ -11,6 +11,7 @@ use super::bpf;
 use super::walk::Elements;
 
 /// Commands of bpf(2).
+const BPF_MAP_LOOKUP_ELEM: u32 = 1;
 const BPF_MAP_UPDATE_BATCH: u32 = 26;
 const BPF_MAP_DELETE_BATCH: u32 = 27;
 
@@ -33,6 +34,17 @@ pub(super) struct BatchAttr {
     pub(super) map_fd: u32,
     pub(super) elem_flags: u64,
     pub(super) flags: u64,
+}
+
+/// The part of `union bpf_attr` that commands for one element use.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct ElementAttr {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
 }
 
 /// How far a batch came, and why it ended early.
@@ -82,6 +94,25 @@ impl<K: Pod, V: Pod> Batch<K, V> {
             std::ptr::null(),
             keys.len(),
         )
+    }
+
+    /// The value at a key. To an LRU map, that is no use of the element.
+    pub(in crate::dataplane) fn get(&self, key: &K) -> io::Result<Option<V>> {
+        let mut value = V::zeroed();
+        let mut attr = ElementAttr {
+            map_fd: self.map.as_raw_fd().cast_unsigned(),
+            pad: 0,
+            key: (&raw const *key).addr() as u64,
+            value: (&raw mut value).addr() as u64,
+            flags: 0,
+        };
+        // SAFETY: the kernel reads a key and writes a value of the map's sizes, which `new` compared
+        // with those of the types; any bytes are a value of a type that is `Pod`.
+        match unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &mut attr) } {
+            Ok(_) => Ok(Some(value)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// All elements. What changes meanwhile may be missed or seen twice.

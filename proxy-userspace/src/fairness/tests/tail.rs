@@ -14,7 +14,9 @@ use super::super::Tally;
 /// a multiple of that, and the standard error.
 fn excess(n: u64, expected: u64, level: f64, samples: u32, rng: &mut SmallRng) -> (f64, f64) {
     let draws = n * expected;
-    let critical = ChiSquared::new((n - 1) as f64).unwrap().inverse_cdf(1.0 - level);
+    let critical = ChiSquared::new((n - 1) as f64)
+        .unwrap()
+        .inverse_cdf(1.0 - level);
     let spread = critical / (n - 1) as f64;
     let (n_real, draws_real) = (n as f64, draws as f64);
     let total = (draws_real - spread) / (spread - 1.0);
@@ -32,8 +34,8 @@ fn excess(n: u64, expected: u64, level: f64, samples: u32, rng: &mut SmallRng) -
             continue;
         }
         let each = |count: &u64| ln_gamma(*count as f64 + alpha) - ln_gamma(alpha);
-        let drawn = ln_gamma(total) - ln_gamma(draws_real + total)
-            + counts.iter().map(each).sum::<f64>();
+        let drawn =
+            ln_gamma(total) - ln_gamma(draws_real + total) + counts.iter().map(each).sum::<f64>();
         let weight = (-draws_real * n_real.ln() - drawn).exp() / level;
         sum += weight;
         squares += weight * weight;
@@ -51,7 +53,11 @@ fn split(draws: u64, parts: &[f64], rng: &mut SmallRng) -> Vec<u64> {
         let count = if index + 1 == parts.len() {
             left
         } else {
-            let p = if rest > 0.0 { (part / rest).clamp(0.0, 1.0) } else { 1.0 };
+            let p = if rest > 0.0 {
+                (part / rest).clamp(0.0, 1.0)
+            } else {
+                1.0
+            };
             Binomial::new(left, p).unwrap().sample(rng)
         };
         counts.push(count);

@@ -195,7 +195,10 @@ impl Ports {
         if is_last || !sets.is_empty() {
             self.left.push(Left {
                 service,
-                sets: sets.iter().map(|region| (region.base, region.len)).collect(),
+                sets: sets
+                    .iter()
+                    .map(|region| (region.base, region.len))
+                    .collect(),
                 is_last,
             });
         }
