@@ -30,6 +30,7 @@ mod network {
     mod exchange;
     mod external;
     mod external_conflicts;
+    mod fairness;
     mod flips;
     mod flow_table;
     mod foreign;
@@ -68,6 +69,7 @@ mod network {
     mod sharing;
     mod silence;
     mod source_ranges;
+    mod top;
     mod traffic;
     mod tunnel;
     mod udp_stale;

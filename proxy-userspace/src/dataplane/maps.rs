@@ -255,6 +255,11 @@ impl Draws {
         all.map_while(|index| self.0.get(index)).collect()
     }
 
+    /// Replaces the count of one element; whether it lies in the array.
+    pub fn set(&self, index: u32, count: u64) -> bool {
+        self.0.write(index, std::iter::once(count))
+    }
+
     /// Starts counting consecutive elements anew; whether they lie in the array.
     pub fn reset(&self, base: u32, len: u32) -> bool {
         self.0.write(base, std::iter::repeat_n(0, len as usize))

@@ -316,11 +316,11 @@ mod tests {
             ],
         };
         let expected = "\
-NAMESPACE  NAME  PORT           ENDPOINTS  DRAWS    X2  DF        P  VERDICT
-shop       cart  (all)                  2    100  36.0   1   2.0e-9  OFF
-shop       cart  http/TCP/IPv4          2    100  36.0   1   2.0e-9  -
-shop       web   (all)                  2      3     -   0        -  not enough draws yet (needs about 17 more)
-shop       web   http/TCP/IPv4          2      3     -   0        -  -
+NAMESPACE  NAME  PORT           ENDPOINTS  DRAWS    X2  DF       P  VERDICT
+shop       cart  (all)                  2    100  36.0   1  2.0e-9  OFF
+shop       cart  http/TCP/IPv4          2    100  36.0   1  2.0e-9  -
+shop       web   (all)                  2      3     -   0       -  not enough draws yet (needs about 17 more)
+shop       web   http/TCP/IPv4          2      3     -   0       -  -
 
 shop/cart: its draws are not spread evenly
   most   10.1.0.1:8080  80 draws  50.0 expected  +6.00 sigmas  http/TCP/IPv4 cluster,local

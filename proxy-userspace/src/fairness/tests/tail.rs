@@ -4,11 +4,12 @@
 
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
-use rand_distr::{Binomial, Distribution as _, Gamma};
+use rand_distr::{Distribution as _, Gamma};
 use statrs::distribution::{ChiSquared, ContinuousCDF as _};
 use statrs::function::gamma::ln_gamma;
 
-use super::super::Tally;
+use super::super::{LEAST_EXPECTED, Tally};
+use super::split::split;
 
 /// Probability that the p-value of `n` endpoints with `expected` draws each is at most `level`, as
 /// a multiple of that, and the standard error.
@@ -45,39 +46,27 @@ fn excess(n: u64, expected: u64, level: f64, samples: u32, rng: &mut SmallRng) -
     (mean, ((squares / samples - mean * mean) / samples).sqrt())
 }
 
-fn split(draws: u64, parts: &[f64], rng: &mut SmallRng) -> Vec<u64> {
-    let mut rest: f64 = parts.iter().sum();
-    let mut left = draws;
-    let mut counts = Vec::with_capacity(parts.len());
-    for (index, part) in parts.iter().enumerate() {
-        let count = if index + 1 == parts.len() {
-            left
-        } else {
-            let p = if rest > 0.0 {
-                (part / rest).clamp(0.0, 1.0)
-            } else {
-                1.0
-            };
-            Binomial::new(left, p).unwrap().sample(rng)
-        };
-        counts.push(count);
-        left -= count;
-        rest -= part;
-    }
-    counts
-}
-
 #[test]
-fn table() {
+fn the_tail_is_honest_from_the_least_number_of_draws_on() {
     let mut rng = SmallRng::seed_from_u64(1);
-    for level in [1e-6, 1e-4] {
-        for n in [2, 3, 5, 10, 30, 100, 1000] {
-            let mut line = String::new();
-            for e in [10, 20, 50, 100] {
-                let (m, s) = excess(n, e, level, (300_000 / n as u32).max(3000), &mut rng);
-                line += &format!("  {e}: {m:.2}±{s:.2}");
-            }
-            println!("{level:e} n {n}:{line}");
+    for (n, samples) in [
+        (2, 20_000),
+        (3, 20_000),
+        (5, 20_000),
+        (10, 20_000),
+        (30, 6_000),
+        (100, 3_000),
+    ] {
+        for expected in [LEAST_EXPECTED, 4 * LEAST_EXPECTED] {
+            let (excess, error) = excess(n, expected, 1e-6, samples, &mut rng);
+            assert!(
+                error < 0.1,
+                "{n} endpoints, {expected} draws: {excess} +- {error}"
+            );
+            assert!(
+                excess < 1.4 + 3.0 * error,
+                "{n} endpoints, {expected} draws: {excess} +- {error}"
+            );
         }
     }
 }
