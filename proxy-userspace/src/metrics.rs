@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn only_services_that_are_off_have_series_and_no_more_than_so_many() {
-        let off = |n: usize| Named {
+        let off = |n: u32| Named {
             service: ObjectName::new("shop", &format!("web-{n}")),
-            p_value: 1e-9 / (n + 1) as f64,
+            p_value: 1e-9 / f64::from(n + 1),
         };
         let mut figures = Figures {
             draws: 12,

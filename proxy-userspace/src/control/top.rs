@@ -16,7 +16,7 @@ use crate::dataplane::{ReadError, Reader};
 use crate::plan::ServiceView;
 
 /// The longest time between two readings.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// What rows are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -317,6 +317,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     fn the_busiest_come_first_and_what_is_left_out_counts() {
         let row = |name: &str, new_flows, flows| TopRow {
             service: Some(name.to_owned()),

@@ -88,8 +88,9 @@ fn fair_services_are_not_named_and_one_that_is_not_is() {
     );
     let series = "\nkube_lottery_fairness_p_value{namespace=\"default\",service=\"web\"} ";
     assert!(metrics.contains(series), "{metrics}");
-    let draws = format!("\nkube_lottery_draws_total {}\n", 4 * DRAWS + 200 + drawn);
-    assert!(metrics.contains(&draws), "{metrics}");
+    let total = 4 * DRAWS + 200 + drawn;
+    let counted = format!("\nkube_lottery_draws_total {total}\n");
+    assert!(metrics.contains(&counted), "{metrics}");
 
     // What is counted outlives the controller.
     world.kill();

@@ -180,7 +180,9 @@ fn probability(p: Option<f64>) -> String {
 }
 
 fn endpoints(service: &ServiceSplit, no_headers: bool) -> String {
-    let rows = sets(service).flat_map(|(port, set)| {
+    // Of others there is nothing to compare.
+    let drawn = sets(service).filter(|(_, set)| set.draws > 0);
+    let rows = drawn.flat_map(|(port, set)| {
         set.endpoints.iter().map(move |endpoint| {
             let mut row = vec![
                 port.name.clone(),
@@ -259,6 +261,7 @@ mod tests {
     use super::*;
     use crate::control::api::{FormerSets, Kind};
 
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     fn service(name: &str, verdict: &str, draws: [u64; 2], p: Option<f64>) -> ServiceSplit {
         let sum = draws[0] + draws[1];
         let expected = sum as f64 / 2.0;

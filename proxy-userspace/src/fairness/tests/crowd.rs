@@ -13,15 +13,14 @@ fn even(n: usize) -> Vec<f64> {
     vec![1.0; n]
 }
 
-/// How many endpoints: two or three mostly, sometimes very many.
+/// How many endpoints: few mostly, sometimes very many.
 fn size(rng: &mut SmallRng) -> usize {
-    let exponent: f64 = rng.random_range(1.0..3.0);
-    let most = if rng.random_range(0..50) == 0 {
-        200.0
+    let is_large = rng.random_range(0..50) == 0;
+    if is_large {
+        rng.random_range(50..200)
     } else {
-        20.0
-    };
-    (2.0_f64.powf(exponent).min(most)) as usize + rng.random_range(0..3)
+        rng.random_range(2..11)
+    }
 }
 
 /// From next to nothing to some ten thousand draws.

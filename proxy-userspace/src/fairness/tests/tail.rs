@@ -35,9 +35,9 @@ fn excess(n: u64, expected: u64, level: f64, samples: u32, rng: &mut SmallRng) -
             continue;
         }
         let each = |count: &u64| ln_gamma(*count as f64 + alpha) - ln_gamma(alpha);
-        let drawn =
+        let likelihood =
             ln_gamma(total) - ln_gamma(draws_real + total) + counts.iter().map(each).sum::<f64>();
-        let weight = (-draws_real * n_real.ln() - drawn).exp() / level;
+        let weight = (-draws_real * n_real.ln() - likelihood).exp() / level;
         sum += weight;
         squares += weight * weight;
     }
