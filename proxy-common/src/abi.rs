@@ -9,6 +9,7 @@ pub mod counter;
 pub mod detector;
 pub mod device;
 pub mod endpoint;
+pub mod event;
 pub mod family;
 pub mod flow;
 pub mod fragment;
@@ -28,6 +29,7 @@ pub use detector::Detector;
 pub use device::{Device, DeviceClass, Network4, Network6};
 pub use endpoint::{Endpoint4, Endpoint6, EndpointFlags, EndpointKey4, EndpointKey6};
 pub use endpoint::{Frontends4, Frontends6, Slot};
+pub use event::{Event, EventKind, Meter, Watch, What};
 pub use family::{Family, V4, V6};
 pub use flow::{Flow4, Flow6, FlowKey4, FlowKey6, FlowState, Hook, Kind, Tier};
 pub use fragment::{Fragment4, Fragment6, FragmentKey4, FragmentKey6};
@@ -62,6 +64,8 @@ pub mod capacity {
     pub const FRAGMENTS: u32 = 8 * 1024;
     /// Source ranges per family.
     pub const SOURCES: u32 = 64 * 1024;
+    /// Bytes of events that nobody has read yet, 96 each: a power of two, and of whole pages.
+    pub const EVENT_BYTES: u32 = 512 * 1024;
     /// Devices; a bridge has at most 1,023 ports.
     pub const DEVICES: u32 = 4 * 1024;
 }

@@ -32,6 +32,7 @@ pub mod own;
 pub mod packet;
 pub mod quote;
 pub mod repair;
+pub mod report;
 pub mod rewrite;
 pub mod sweep;
 pub mod tables;

@@ -2,13 +2,13 @@
 
 use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC};
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray};
+use aya_ebpf::maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray, RingBuf};
 use proxy_common::abi::settings::TestSources;
 use proxy_common::abi::{
     Affinity, AffinityKey4, AffinityKey6, Counter, Detector, Device, Endpoint4, Endpoint6,
     EndpointKey4, EndpointKey6, Flow4, Flow6, FlowKey4, FlowKey6, Fragment4, Fragment6,
     FragmentKey4, FragmentKey6, Frontend, FrontendKey4, FrontendKey6, Frontends4, Frontends6, Meta,
-    Seen, Slot, Source4, Source6, bits, capacity,
+    Meter, Seen, Slot, Source4, Source6, Watch, bits, capacity,
 };
 
 #[map]
@@ -97,6 +97,15 @@ pub(crate) static TRACES: Array<u32> = Array::with_max_entries(bits::TRACES, 0);
 
 #[map]
 pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);
+
+/// Read by the controller whose programs write it: neither this nor the two below are adopted by the
+/// next one.
+#[map]
+pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(capacity::EVENT_BYTES, 0);
+#[map]
+pub(crate) static WATCH: Array<Watch> = Array::with_max_entries(1, 0);
+#[map]
+pub(crate) static METER: PerCpuArray<Meter> = PerCpuArray::with_max_entries(1, 0);
 
 /// For the controller, which tells by it whether it can adopt all the others.
 #[map]

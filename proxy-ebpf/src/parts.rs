@@ -54,6 +54,8 @@ parts!(
     note_half "note_half4" NoteHalf,
     note_fragment "note_fragment4" NoteFragment,
     quote "quote4" Quote,
+    report "report4" Report,
+    report_drop "report_drop4" ReportDrop,
 );
 parts!(
     v6, V6,
@@ -80,4 +82,6 @@ parts!(
     note_half "note_half6" NoteHalf,
     note_fragment "note_fragment6" NoteFragment,
     quote "quote6" Quote,
+    report "report6" Report,
+    report_drop "report_drop6" ReportDrop,
 );

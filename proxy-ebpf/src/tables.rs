@@ -1,14 +1,15 @@
 //! The maps as the data path wants to see them.
 
-use aya_ebpf::helpers::generated::bpf_jiffies64;
+use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
+use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_boot_ns};
 use aya_ebpf::maps::Array;
 use aya_ebpf::maps::lpm_trie::Key;
 use proxy_common::abi::Marks;
 use proxy_common::abi::bits::{bit_of, socket_bit_of};
 use proxy_common::abi::flow::Flow as _;
 use proxy_common::abi::{
-    Affinity, Counter, Detector, Device, Family, Frontend, Hop, Kind, Slot, Source4, Source6,
-    State, Tier, V4, V6,
+    Affinity, Counter, Detector, Device, Event, Family, Frontend, Hop, Kind, Meter, Slot, Source4,
+    Source6, State, Tier, V4, V6, Watch,
 };
 use proxy_common::datapath::flow::Path;
 use proxy_common::datapath::tables::{Past, Touch};
@@ -40,6 +41,15 @@ fn seconds() -> u32 {
     // SAFETY: the helper has no preconditions.
     let jiffies = unsafe { bpf_jiffies64() };
     jiffies.checked_div(global::hz().into()).unwrap_or(0) as u32
+}
+
+#[inline(always)]
+fn nanos() -> u64 {
+    if global::test_sources() != 0 {
+        return u64::from(seconds()) * 1_000_000_000;
+    }
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_boot_ns() }
 }
 
 #[inline(always)]
@@ -352,6 +362,8 @@ macro_rules! tables {
                     Part::NoteHalf => parts::$parts::note_half(),
                     Part::NoteFragment => parts::$parts::note_fragment(),
                     Part::Quote => parts::$parts::quote(),
+                    Part::Report => parts::$parts::report(),
+                    Part::ReportDrop => parts::$parts::report_drop(),
                 })
             }
 
@@ -388,6 +400,39 @@ macro_rules! tables {
                     // between the load and the store of this CPU's word.
                     unsafe { atomic::add(count, 1) };
                 }
+            }
+
+            #[inline(always)]
+            fn watch(&self) -> Option<&Watch> {
+                let index = 0;
+                maps::WATCH.get(index)
+            }
+
+            #[inline(always)]
+            fn meter(&mut self) -> Option<&mut Meter> {
+                let index = 0;
+                // SAFETY: a live element of this CPU, on which no other program runs in between; on
+                // older kernels one may come between two of the sweeper's, and a number is off by
+                // one then.
+                unsafe { maps::METER.get_ptr_mut(index).map(|meter| &mut *meter) }
+            }
+
+            #[inline(always)]
+            fn tell(&mut self, fill: impl FnOnce(&mut Event)) -> bool {
+                let Some(mut entry) = maps::EVENTS.reserve::<Event>(0) else {
+                    return false;
+                };
+                // SAFETY: memory of that size that the kernel has lent, to which any bytes are a
+                // value.
+                fill(unsafe { &mut *entry.as_mut_ptr() });
+                // Nobody is woken, for that would cost the packet: the controller comes to look.
+                entry.submit(BPF_RB_NO_WAKEUP.into());
+                true
+            }
+
+            #[inline(always)]
+            fn nanos(&self) -> u64 {
+                nanos()
             }
 
             #[inline(always)]

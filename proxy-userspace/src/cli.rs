@@ -2,12 +2,13 @@
 
 mod cleanup;
 mod look;
+mod paper;
 mod run;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::dataplane::LockError;
 
@@ -44,8 +45,20 @@ enum Command {
     Fairness(look::FairnessArgs),
     /// Services, endpoints or clients with the most new flows, or the most flows.
     Top(look::TopArgs),
+    /// What happens to flows and packets, as it happens.
+    Monitor(look::MonitorArgs),
+    /// Where a packet goes, step by step, and why; nothing is sent or changed. Exit code 0 if an
+    /// endpoint gets it, 1 if not.
+    Explain(look::ExplainArgs),
+    /// Which Service an address and port belong to, or why to none: exit code 0 if new flows find
+    /// an endpoint there, 1 if not.
+    Why(look::WhyArgs),
     /// Remove all that was attached and pinned for this node.
     Cleanup(cleanup::Args),
+    /// Print what a shell needs to complete this command line.
+    Completion(paper::CompletionArgs),
+    /// Print the manual page, or write those of all commands into a directory.
+    Man(paper::ManArgs),
 }
 
 impl Cli {
@@ -61,7 +74,14 @@ impl Cli {
             Command::Drops(args) => look::drops(&args),
             Command::Fairness(args) => look::fairness(&args),
             Command::Top(args) => look::top(&args),
+            Command::Monitor(args) => look::monitor(&args),
+            Command::Explain(args) => look::explain(&args),
+            Command::Why(args) => look::why(&args),
             Command::Cleanup(args) => cleanup::execute(&args).map(|()| ExitCode::SUCCESS),
+            Command::Completion(args) => {
+                paper::completion(&args, Self::command()).map(|()| ExitCode::SUCCESS)
+            }
+            Command::Man(args) => paper::man(&args, Self::command()).map(|()| ExitCode::SUCCESS),
         }
     }
 }
@@ -78,8 +98,6 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

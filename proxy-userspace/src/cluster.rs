@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use thiserror::Error;
 
-use crate::model::{Object, Protocol};
+use crate::model::{Aside, Object, Protocol};
 
 /// Its presence, whatever its value, gives an object to another proxy.
 const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
@@ -59,19 +59,30 @@ pub struct Converted {
     pub object: Option<Object>,
     /// Parts that were left out, each with its reason.
     pub left_out: Vec<Invalid>,
+    /// A Service that is none for us.
+    pub aside: Option<Aside>,
 }
 
 impl Converted {
-    /// An object that is not for us, such as a headless Service.
+    /// An object that is not for us, such as a slice of a headless Service.
     const NOTHING: Self = Self {
         object: None,
         left_out: Vec::new(),
+        aside: None,
     };
 
-    const fn nothing_because(reason: Vec<Invalid>) -> Self {
+    /// A Service that is none for us, of which no more is known than that.
+    fn aside(aside: Aside) -> Self {
         Self {
-            object: None,
+            aside: Some(aside),
+            ..Self::NOTHING
+        }
+    }
+
+    fn nothing_because(reason: Vec<Invalid>) -> Self {
+        Self {
             left_out: reason,
+            ..Self::NOTHING
         }
     }
 }
@@ -101,6 +112,11 @@ pub trait Convert {
     /// Whether these label selectors leave it out although the current ones do not.
     fn is_hidden(&self, _selectors: Selectors) -> bool {
         false
+    }
+
+    /// What is worth knowing of it where they do.
+    fn aside(&self) -> Option<Aside> {
+        None
     }
 }
 

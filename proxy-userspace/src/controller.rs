@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use proxy_common::abi::Settings;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -69,8 +70,8 @@ pub struct Kernel {
     pub fresh: Fresh,
     /// Removes flows that are over.
     pub sweeper: Sweeper,
-    /// Ticks of `jiffies` a second.
-    pub hz: u32,
+    /// What the programs are told.
+    pub settings: Settings,
 }
 
 /// Why the controller cannot go on.
@@ -109,7 +110,7 @@ pub async fn run(
         programs,
         fresh,
         sweeper,
-        hz,
+        settings,
     } = kernel;
     let Manifests { follower, updates } = config.manifests;
     let (node_addresses, addresses_of_node) = watch::channel(None);
@@ -123,7 +124,7 @@ pub async fn run(
         local_endpoints,
         netfilter,
     };
-    let objects = Objects::new(plan, tables, config.node, config.meaning.mode, tell);
+    let objects = Objects::new(plan, tables, config.node, settings, tell);
     let (asks, asked) = mpsc::channel(ASKS);
     let (found, devices) = watch::channel(None);
     let (own_addresses, own) = watch::channel(None);
@@ -152,7 +153,7 @@ pub async fn run(
     let mut remembering = tokio::spawn(keep_neighbours(endpoints, devices.clone()));
     let thread = Attacher::new(programs, devices, attached, device_state);
     let mut attaching = tokio::task::spawn_blocking(move || thread.run());
-    let mut sweeping = tokio::spawn(sweep::run(sweeper, hz));
+    let mut sweeping = tokio::spawn(sweep::run(sweeper, settings.hz));
     tokio::pin!(is_attached);
     let mut is_ready = false;
 

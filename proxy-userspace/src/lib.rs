@@ -4,7 +4,7 @@
 //! [`manifests`] and [`cluster`] turn API objects into the [`model`], [`plan`] turns the model into
 //! operations on tables and does no I/O, [`dataplane`] alone touches the kernel's tables and
 //! programs, [`netfilter`] alone touches nftables, [`node`] watches this node's devices.
-//! [`controller`] connects them.
+//! [`controller`] connects them, [`explain`] says of one packet what they come to.
 
 pub mod cli;
 pub mod cluster;
@@ -12,6 +12,7 @@ pub mod config;
 pub mod control;
 pub mod controller;
 pub mod dataplane;
+pub mod explain;
 pub mod fairness;
 pub mod log;
 pub mod manifests;

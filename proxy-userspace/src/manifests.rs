@@ -23,7 +23,7 @@ pub use problem::{Problem, Trouble};
 pub use watch::{Follower, Wake, follow};
 
 use crate::cluster::Selectors;
-use crate::model::{Change, ObjectKey};
+use crate::model::{Aside, Change, ObjectKey};
 use declared::Declared;
 use files::{Listed, has_manifest_name};
 use parse::{Parsed, parse};
@@ -52,6 +52,8 @@ pub struct Standing {
     pub is_complete: bool,
     /// Everything that cannot be used at present.
     pub problems: Arc<[String]>,
+    /// Services that are declared and none for us.
+    pub asides: Arc<[Aside]>,
 }
 
 /// A file or directory of manifests and what was last read there.
@@ -68,6 +70,9 @@ pub struct Source {
     bad: BTreeMap<PathBuf, Vec<String>>,
     /// Files that may declare more than could be used.
     gaps: BTreeSet<PathBuf>,
+    /// Services of each file that are none for us.
+    asides: BTreeMap<PathBuf, Vec<Aside>>,
+    has_other_asides: bool,
     standing: Standing,
 }
 
@@ -87,6 +92,8 @@ impl Source {
             declared: Declared::default(),
             bad: BTreeMap::new(),
             gaps: BTreeSet::new(),
+            asides: BTreeMap::new(),
+            has_other_asides: false,
             standing: Standing::default(),
         }
     }
@@ -209,6 +216,7 @@ impl Source {
             } else {
                 self.gaps.remove(&path);
             }
+            self.note_asides(&path, std::mem::take(&mut parsed.asides));
             let (file, old) = match self.files.remove_entry(&*path) {
                 Some((file, old)) => (file, old),
                 None => (Arc::from(&*path), HashSet::new()),
@@ -252,6 +260,19 @@ impl Source {
         update.problems.extend(duplicates);
     }
 
+    /// Remembers the Services of a file that are none for us.
+    fn note_asides(&mut self, path: &Path, new: Vec<Aside>) {
+        if self.asides.get(path).map_or(&[][..], Vec::as_slice) == new {
+            return;
+        }
+        self.has_other_asides = true;
+        if new.is_empty() {
+            self.asides.remove(path);
+        } else {
+            self.asides.insert(path.into(), new);
+        }
+    }
+
     /// Passes a problem on and remembers it.
     fn note(&mut self, problem: Problem, update: &mut Update) {
         let known = self.bad.entry(problem.file.clone()).or_default();
@@ -269,6 +290,9 @@ impl Source {
         self.standing.is_complete = !self.is_held_back && self.gaps.is_empty();
         self.standing.files = self.files.len();
         self.standing.objects = self.declared.len();
+        if std::mem::take(&mut self.has_other_asides) {
+            self.standing.asides = self.asides.values().flatten().cloned().collect();
+        }
         self.standing.problems = bad.chain(duplicates).collect();
         update.standing = self.standing.clone();
     }

@@ -136,6 +136,8 @@ pub struct Service {
     pub external_ips: Vec<IpAddr>,
     /// Addresses of its load balancer that nodes answer for (`ipMode: VIP`).
     pub load_balancer_ips: Vec<IpAddr>,
+    /// Addresses of its load balancer that are left to it (`ipMode: Proxy`).
+    pub proxied_ips: Vec<IpAddr>,
     /// Who may use those, of both families; a family without an entry is not restricted. The host
     /// part is as it was given.
     pub source_ranges: Vec<IpNet>,
@@ -158,6 +160,7 @@ impl Service {
             cluster_ips,
             external_ips: Vec::new(),
             load_balancer_ips: Vec::new(),
+            proxied_ips: Vec::new(),
             source_ranges: Vec::new(),
             internal_policy: TrafficPolicy::Cluster,
             external_policy: TrafficPolicy::Cluster,
@@ -165,6 +168,32 @@ impl Service {
             ports,
         }
     }
+}
+
+/// A Service that is declared and that no service proxy serves, or not this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// Its name.
+    pub name: ObjectName,
+    /// Why it is left aside.
+    pub reason: AsideReason,
+    /// All addresses that it has, of whatever kind.
+    pub addresses: Vec<IpAddr>,
+    /// Its ports, as far as they can be read.
+    pub ports: Vec<ServicePort>,
+}
+
+/// Why a Service is left aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AsideReason {
+    /// The label `service.kubernetes.io/service-proxy-name` gives it to the proxy of this name.
+    OtherProxy(String),
+    /// It has no cluster IP (`clusterIP: None`).
+    Headless,
+    /// It has the label `service.kubernetes.io/headless`, which is configured to count.
+    HeadlessLabel,
+    /// It stands for this name of the DNS (`type: ExternalName`).
+    ExternalName(String),
 }
 
 /// Which endpoints traffic may go to.

@@ -15,6 +15,7 @@
 //! Slots and regions that became free rest for [`GRACE`], counted from when the operations were
 //! carried out ([`Plan::applied`]). Only Services that changed are looked at.
 
+mod account;
 mod bits;
 mod claims;
 mod detector;
@@ -39,20 +40,25 @@ mod view;
 mod wanted;
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use proxy_common::abi::{Detector, capacity};
 
+pub use account::{Account, Claimed, EndpointAccount, PortAccount};
 pub use drawn::{DrawnSet, Left, PortSets};
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
+pub use policy::Standing;
 pub use snapshot::{Floors, Snapshot};
 pub use view::{Condition, EndpointView, FrontendView, PortView, ServiceView};
-pub use wanted::FrontendKind;
+pub use wanted::{FrontendKind, List};
 
 use crate::config::Config;
-use crate::model::{Change, EndpointSlice, Node, Object, ObjectKey, ObjectName, Service};
+use crate::model::{
+    Change, EndpointSlice, Family, IpNet, Node, Object, ObjectKey, ObjectName, Service,
+};
 use policy::Policy;
 use ports::Ports;
 use wanted::Wanted;
@@ -281,6 +287,50 @@ impl Plan {
     /// The sets of all Services, in order of their names.
     pub fn sets(&self) -> Vec<PortSets> {
         drawn::port_sets(&self.ports)
+    }
+
+    /// All Services that are declared, in no order.
+    pub fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
+        let entries = self.entries.values();
+        entries.filter_map(|entry| entry.service.as_ref())
+    }
+
+    /// What is configured.
+    pub const fn config(&self) -> &Config {
+        self.policy.config()
+    }
+
+    /// Name of this node.
+    pub const fn node(&self) -> &Arc<str> {
+        self.policy.node()
+    }
+
+    /// The zone of this node.
+    pub const fn zone(&self) -> Option<&Arc<str>> {
+        self.policy.facts().zone.as_ref()
+    }
+
+    /// The ranges of this node's pods, as its Node has them.
+    pub fn pod_cidrs(&self) -> &[IpNet] {
+        &self.policy.facts().pod_cidrs
+    }
+
+    /// The addresses of this node's interfaces.
+    pub const fn own_addresses(&self) -> &Arc<BTreeSet<IpAddr>> {
+        &self.policy.facts().own
+    }
+
+    /// Where node ports of a family are served on this node.
+    pub fn node_port_addresses(&self, family: Family) -> &[IpAddr] {
+        self.policy.node_port_addresses(family)
+    }
+
+    /// Addresses of the endpoints that run on this node.
+    pub fn local_endpoints(&self) -> impl Iterator<Item = IpAddr> {
+        let node = self.policy.node();
+        let endpoints = self.slices.values().flat_map(|slice| &slice.endpoints);
+        let local = endpoints.filter(move |own| own.node.as_ref() == Some(node));
+        local.map(|own| own.address)
     }
 
     /// What is declared and not served, or not served in full.

@@ -16,13 +16,16 @@ mod kernel {
     mod agreement;
     mod capability;
     mod capacity;
+    mod clock;
     mod cost;
     mod errors;
+    mod events;
     mod flow_table;
     mod frames;
     mod generate;
     mod golden;
     mod lottery;
+    mod mutations;
     mod neighbours;
     mod netfilter;
     mod object;

@@ -18,6 +18,7 @@ mod network {
     mod changes;
     mod churn;
     mod cleanup;
+    mod clock;
     mod clsact;
     mod control;
     mod detectors;
@@ -28,6 +29,7 @@ mod network {
     mod echo;
     mod eviction;
     mod exchange;
+    mod explaining;
     mod external;
     mod external_conflicts;
     mod fairness;
@@ -45,6 +47,7 @@ mod network {
     mod marks;
     mod masquerade_load;
     mod matrix;
+    mod monitor;
     mod moves;
     mod neighbours;
     mod netfilter;
@@ -57,6 +60,7 @@ mod network {
     mod paths;
     mod pinned;
     mod pmtu;
+    mod pmtu_hairpin;
     mod port_clash;
     mod raw;
     mod recreated;

@@ -131,6 +131,8 @@ pub trait FlowKey: Pod + Eq + core::hash::Hash + core::fmt::Debug {
     fn dport(&self) -> Port;
     /// Transport protocol.
     fn proto(&self) -> Proto;
+    /// Where the packets are seen.
+    fn hook(&self) -> Hook;
 }
 
 /// What the data path needs of a flow half, whatever the family.
@@ -236,6 +238,11 @@ macro_rules! flow {
             #[inline(always)]
             fn proto(&self) -> Proto {
                 self.proto
+            }
+
+            #[inline(always)]
+            fn hook(&self) -> Hook {
+                self.hook
             }
         }
 

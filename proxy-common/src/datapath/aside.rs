@@ -150,7 +150,7 @@ pub fn came_in_of<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     let Some(work) = room.work() else {
         return Some(Verdict::Pass);
     };
-    meet(work, &network, at.hook);
+    meet(packet, work, &network, at.hook);
     if icmp::is_error(packet, &network) {
         return None;
     }
@@ -175,7 +175,7 @@ pub fn leaves_of<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     let Some(work) = room.work() else {
         return Some(Verdict::Pass);
     };
-    meet(work, &network, at.hook);
+    meet(packet, work, &network, at.hook);
     if icmp::is_error(packet, &network) {
         return None;
     }
@@ -203,7 +203,7 @@ pub fn error_of<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     let Some(work) = room.work() else {
         return Some(Verdict::Pass);
     };
-    meet(work, &network, at.hook);
+    meet(packet, work, &network, at.hook);
     icmp::inspect(packet, tables, work, &network, at.hook)
 }
 
@@ -225,12 +225,15 @@ pub fn translate_of<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     cross(packet, tables, work, at.seat, verdict)
 }
 
-/// Keeps the packet's addresses in `work.answer`, where they take no room on the stack.
+/// Keeps the packet's addresses in `work.answer`, where they take no room on the stack. Its key has
+/// no ports.
 #[inline(always)]
-fn meet<F: Family>(work: &mut Work<F>, network: &Network<F>, hook: Hook) {
+fn meet<F: Family, P: Packet>(packet: &P, work: &mut Work<F>, network: &Network<F>, hook: Hook) {
     let none = Port::zeroed();
     let addrs = (&network.src, &network.dst);
     work.answer.fill(addrs, (none, none), network.proto, hook);
+    work.key.fill(addrs, (none, none), network.proto, hook);
+    work.device = packet.device();
 }
 
 /// Replaces an address by that of `work.change`.
@@ -265,13 +268,13 @@ fn later_in<F: Wire, P: Packet, T: Tables<F>>(
     let step = fragment::follow(packet, tables, work, network, Hook::INGRESS);
     if step == Step::NONE {
         return if fragment::is_for_service(tables, work.answer.dst()) {
-            drop(tables, Counter::DropFragment)
+            drop(tables, work, Counter::DropFragment)
         } else {
             untranslated(tables, true, Counter::PassFragment)
         };
     }
     if step != Step::REWRITE {
-        return undelivered(packet, tables, step);
+        return undelivered(packet, tables, work, step);
     }
     if work.flags.has(FlowFlags::MASQUERADE) {
         packet.mark(tables.masquerade_mark());
@@ -283,7 +286,7 @@ fn later_in<F: Wire, P: Packet, T: Tables<F>>(
     let rewritten = crossed.and_then(|()| readdress(packet, network, work, Side::Destination));
     match rewritten {
         Some(()) => Verdict::Rewritten,
-        None => drop(tables, Counter::DropRewrite),
+        None => drop(tables, work, Counter::DropRewrite),
     }
 }
 
@@ -312,24 +315,16 @@ fn other_protocol<F: Wire, P: Packet, T: Tables<F>>(
     let dst = work.answer.dst();
     let is_service = tables.may_be_frontend(dst);
     if is_service && network.is_cut_short() && fragment::is_for_service(tables, dst) {
-        return drop(tables, Counter::DropFragmentHead);
+        return drop(tables, work, Counter::DropFragmentHead);
     }
     if !is_service || !network.begins(packet) {
         return untranslated(tables, is_service, Counter::PassProtocol);
     }
-    let none = Port::zeroed();
-    work.key.fill(
-        work.answer.addrs(),
-        (none, none),
-        network.proto,
-        Hook::INGRESS,
-    );
-    work.device = packet.device();
     let step = tables.part(Part::Whole, work);
     if step == Step::NONE {
         return untranslated(tables, true, Counter::PassProtocol);
     }
-    undelivered(packet, tables, step)
+    undelivered(packet, tables, work, step)
 }
 
 /// Sends a translated ICMP error across the bridge if that is the way of its flow's packets.
@@ -337,7 +332,7 @@ fn other_protocol<F: Wire, P: Packet, T: Tables<F>>(
 fn cross<F: Family, P: Packet, T: Tables<F>>(
     packet: &mut P,
     tables: &mut T,
-    work: &Work<F>,
+    work: &mut Work<F>,
     seat: Seat,
     verdict: Verdict,
 ) -> Verdict {
@@ -346,7 +341,9 @@ fn cross<F: Family, P: Packet, T: Tables<F>>(
         .mac()
         .filter(|_| seat.is_port() && verdict == Verdict::Rewritten);
     match mac {
-        Some(mac) if packet.store(eth::DST, mac).is_none() => drop(tables, Counter::DropRewrite),
+        Some(mac) if packet.store(eth::DST, mac).is_none() => {
+            drop(tables, work, Counter::DropRewrite)
+        }
         _ => verdict,
     }
 }
@@ -361,13 +358,13 @@ fn later_out<F: Wire, P: Packet, T: Tables<F>>(
 ) -> Verdict {
     let step = fragment::follow(packet, tables, work, network, Hook::EGRESS);
     if let Some(reason) = step.dropped() {
-        return drop(tables, reason);
+        return drop(tables, work, reason);
     }
     if step != Step::REWRITE {
         return Verdict::Pass;
     }
     match readdress(packet, network, work, Side::Source) {
         Some(()) => Verdict::Rewritten,
-        None => drop(tables, Counter::DropRewriteOut),
+        None => drop(tables, work, Counter::DropRewriteOut),
     }
 }

@@ -92,7 +92,7 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     if work.piece == Piece::First {
         step = fragment::begin(tables, work, step, Counter::DropFragmentHeadOut);
         if let Some(reason) = step.dropped() {
-            return Some(drop(tables, reason));
+            return Some(drop(tables, work, reason));
         }
     }
     if step != Step::REWRITE {
@@ -101,7 +101,7 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     let place = network.place(&transport);
     match rewrite::<F, P>(packet, &place, &work.key, Side::Source, &work.change) {
         Some(()) => Some(Verdict::Rewritten),
-        None => Some(drop(tables, Counter::DropRewriteOut)),
+        None => Some(drop(tables, work, Counter::DropRewriteOut)),
     }
 }
 

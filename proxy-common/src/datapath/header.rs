@@ -296,9 +296,14 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Reads the transport header; `None` for other protocols and for headers cut short.
+    /// Reads the transport header; `None` for other protocols and for headers cut short, by the end
+    /// of a first fragment or of the frame.
     #[inline(always)]
     pub fn read<F: Family, P: Packet>(packet: &P, network: &Network<F>) -> Option<Self> {
+        // Behind a short fragment may be bytes that make the frame long enough for a device.
+        if network.piece == Piece::First && network.len < header_len(network.proto) {
+            return None;
+        }
         match network.proto {
             Proto::TCP => {
                 let header: TcpHeader = packet.load(network.payload)?;
@@ -356,5 +361,16 @@ impl Transport {
             }
             _ => None,
         }
+    }
+}
+
+/// How much of a transport header is read, in bytes; none of protocols that are not translated.
+#[inline(always)]
+const fn header_len(proto: Proto) -> u32 {
+    match proto {
+        Proto::TCP => size_of::<TcpHeader>() as u32,
+        Proto::UDP => size_of::<UdpHeader>() as u32,
+        Proto::SCTP => size_of::<SctpHeader>() as u32,
+        _ => 0,
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn inspect<F: Wire, P: Packet, T: Tables<F>>(
 pub(super) fn translate<F: Wire, P: Packet, T: Tables<F>>(
     packet: &mut P,
     tables: &mut T,
-    work: &Work<F>,
+    work: &mut Work<F>,
     network: &Network<F>,
     hook: Hook,
 ) -> Verdict {
@@ -105,8 +105,8 @@ pub(super) fn translate<F: Wire, P: Packet, T: Tables<F>>(
     let place = quoted.and_then(|quoted| quoted.place(packet, network.end()));
     match place.and_then(|(place, _)| rewrite(packet, work, network, &place, hook)) {
         Some(()) => Verdict::Rewritten,
-        None if hook == Hook::EGRESS => drop(tables, Counter::DropRewriteOut),
-        None => drop(tables, Counter::DropRewrite),
+        None if hook == Hook::EGRESS => drop(tables, work, Counter::DropRewriteOut),
+        None => drop(tables, work, Counter::DropRewrite),
     }
 }
 

@@ -10,6 +10,7 @@ use super::lifetime::{self, is_stale};
 use super::note::{Event, Sender, is_quiet};
 use super::open::{is_current, is_spent, open};
 use super::packet::Packet;
+use super::report::report_drop;
 use super::rewrite::{Place, Side, rewrite};
 use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
@@ -123,7 +124,7 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
     fragment::meet(packet, work, &network, (Hook::INGRESS, is_service));
     let mut step = decide(tables, work, seat);
     if seat.is_port() && step == Step::REWRITE && steer(packet, tables, work).is_none() {
-        return Some(drop(tables, Counter::DropRewrite));
+        return Some(drop(tables, work, Counter::DropRewrite));
     }
     if work.piece == Piece::First {
         if !seat.is_port() {
@@ -140,13 +141,15 @@ fn of_family<F: Wire, P: Packet, T: Tables<F>, R: Room<F>>(
 pub(super) fn undelivered<F: Family, P: Packet, T: Tables<F>>(
     packet: &mut P,
     tables: &mut T,
+    work: &mut Work<F>,
     step: Step,
 ) -> Verdict {
     if let Some(reason) = step.dropped() {
-        return drop(tables, reason);
+        return drop(tables, work, reason);
     }
     if step == Step::REJECT {
         tables.count(Counter::Reject);
+        report_drop(tables, work, Counter::Reject);
         packet.mark(tables.reject_mark());
         return Verdict::Rejected;
     }
@@ -158,12 +161,12 @@ pub(super) fn undelivered<F: Family, P: Packet, T: Tables<F>>(
 fn finish<F: Wire, P: Packet, T: Tables<F>>(
     packet: &mut P,
     tables: &mut T,
-    work: &Work<F>,
+    work: &mut Work<F>,
     place: &Place,
     step: Step,
 ) -> Verdict {
     if step != Step::REWRITE {
-        return undelivered(packet, tables, step);
+        return undelivered(packet, tables, work, step);
     }
     // On every packet: what becomes of a connection is decided anew where conntrack has lost it.
     if work.flags.has(FlowFlags::MASQUERADE) {
@@ -171,14 +174,19 @@ fn finish<F: Wire, P: Packet, T: Tables<F>>(
     }
     match rewrite::<F, P>(packet, place, &work.key, Side::Destination, &work.change) {
         Some(()) => Verdict::Rewritten,
-        None => drop(tables, Counter::DropRewrite),
+        None => drop(tables, work, Counter::DropRewrite),
     }
 }
 
-/// Counts a packet out.
+/// Counts a packet out, of which `work.key` is the key.
 #[inline(always)]
-pub(super) fn drop<F: Family, T: Tables<F>>(tables: &mut T, reason: Counter) -> Verdict {
+pub(super) fn drop<F: Family, T: Tables<F>>(
+    tables: &mut T,
+    work: &mut Work<F>,
+    reason: Counter,
+) -> Verdict {
     tables.count(reason);
+    report_drop(tables, work, reason);
     Verdict::Drop(reason)
 }
 

@@ -21,7 +21,8 @@ use crate::abi::Marks;
 use crate::abi::bits::{TRACES, WORDS, bit_of, socket_bit_of};
 use crate::abi::flow::Flow;
 use crate::abi::{
-    Affinity, Counter, Detector, Device, Family, Frontend, Hop, Kind, Settings, Slot, Tier, V4, V6,
+    Affinity, Counter, Detector, Device, Event, Family, Frontend, Hop, Kind, Meter, Settings, Slot,
+    Tier, V4, V6, Watch,
 };
 use crate::lottery::{self, Random, XorShift};
 use crate::net::{Port, Proto};
@@ -95,6 +96,14 @@ pub struct MemoryTables {
     pub random: XorShift,
     /// The time, in seconds.
     pub now: u32,
+    /// What is listened for.
+    pub watch: Watch,
+    /// How much was told.
+    pub meter: Meter,
+    /// What was told.
+    pub events: Vec<Event>,
+    /// How many events there is room for.
+    pub events_room: usize,
 }
 
 impl MemoryTables {
@@ -114,6 +123,10 @@ impl MemoryTables {
             settings,
             random: XorShift(0x9e37_79b9_7f4a_7c15),
             now: 1_000,
+            watch: Watch::default(),
+            meter: Meter::default(),
+            events: Vec::new(),
+            events_room: usize::MAX,
         }
     }
 
@@ -325,6 +338,28 @@ impl<F: Stored> Tables<F> for MemoryTables {
         if let Some(count) = self.counters.get_mut(counter as usize) {
             *count += 1;
         }
+    }
+
+    fn watch(&self) -> Option<&Watch> {
+        Some(&self.watch)
+    }
+
+    fn meter(&mut self) -> Option<&mut Meter> {
+        Some(&mut self.meter)
+    }
+
+    fn tell(&mut self, fill: impl FnOnce(&mut Event)) -> bool {
+        if self.events.len() >= self.events_room {
+            return false;
+        }
+        let mut event = bytemuck::Zeroable::zeroed();
+        fill(&mut event);
+        self.events.push(event);
+        true
+    }
+
+    fn nanos(&self) -> u64 {
+        u64::from(self.now) * 1_000_000_000
     }
 
     fn now(&self) -> u32 {

@@ -6,11 +6,12 @@
 use super::direct::leave_trace;
 use super::header::Transport;
 use super::lifetime::{self, is_stale};
+use super::report::report;
 use super::tables::{Insert, Past, Tables, Touch};
 use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::flow::Flow as _;
-use crate::abi::{Family, FlowState, Kind, State, Tier};
+use crate::abi::{Family, FlowState, Kind, State, Tier, What};
 use crate::net::Proto;
 use crate::net::tcp::Flags;
 
@@ -151,6 +152,14 @@ pub fn note<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
         work.kind = Kind::UNSNAT;
         tables.part(Part::NoteHalf, work);
     }
+    if after.is_closed() && !before.is_closed() && !work.path.is_direct() {
+        let what = if after.is_finished() {
+            What::FINISHED
+        } else {
+            What::RESET
+        };
+        report(tables, work, what);
+    }
     Step::NONE
 }
 
@@ -173,7 +182,7 @@ pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) ->
         || tables.touch(Tier::HalfOpen, path, kind, work.touch);
     // What the table has lost is written again, except of a flow that is over.
     if !found && !past.state.is_closed() {
-        tables.insert(work.tier, path, kind, past);
+        let entered = tables.insert(work.tier, path, kind, past);
         // Or it was not lost, but moved up between the two looks.
         if work.tier == Tier::HalfOpen
             && tables
@@ -181,6 +190,8 @@ pub fn note_half<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) ->
                 .is_some_and(|moved| path.is_half(kind, moved))
         {
             tables.remove(Tier::HalfOpen, path, kind);
+        } else if entered == Insert::Done && !path.is_direct() {
+            report(tables, work, What::REBUILT);
         }
     }
     Step::NONE

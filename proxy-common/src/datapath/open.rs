@@ -7,12 +7,13 @@ use super::claim::{beginning, release, retire, take_over};
 use super::direct::leave_trace;
 use super::lifetime::is_over;
 use super::note::Event;
+use super::report::report;
 use super::tables::{Insert, Tables};
 use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::Flow as _;
-use crate::abi::{Counter, Family, FlowState, Kind, State, Tier};
+use crate::abi::{Counter, Family, FlowState, Kind, State, Tier, What};
 
 /// Opens a flow for a packet and says where it goes.
 #[inline(always)]
@@ -65,12 +66,14 @@ pub fn enter<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     // A direct flow has drawn nothing.
     if !work.path.is_direct() {
         // Where there was but a note, nothing was drawn before.
-        tables.count(if work.replaces && !work.old.is_direct() {
-            Counter::Repick
+        let (counter, what) = if work.replaces && !work.old.is_direct() {
+            (Counter::Repick, What::REPICKED)
         } else {
-            Counter::NewFlow
-        });
+            (Counter::NewFlow, What::OPENED)
+        };
+        tables.count(counter);
         tables.picked(work.path.slot);
+        report(tables, work, what);
     }
     Step::REWRITE
 }

@@ -9,12 +9,13 @@ use super::lifetime::{is_over, may_go};
 use super::note::Event;
 use super::open::is_current;
 use super::origin::origin_of;
+use super::report::report;
 use super::tables::{Past, Tables, find};
 use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::endpoint::Endpoint as _;
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, Tier};
+use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, Tier, What};
 use crate::net::tcp::Flags;
 
 /// Services with more endpoints than this are not searched for a lost client's half.
@@ -35,7 +36,12 @@ pub fn repair_forward<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F
     let mut index = 0;
     while index < n && index < MAX_PROBES {
         work.index = index;
+        work.what = What::NOTHING;
         if tables.part(Part::Probe, work) == Step::REWRITE {
+            // Told here, where more stack is left.
+            if work.what == What::REBUILT {
+                report(tables, work, What::REBUILT);
+            }
             return Step::REWRITE;
         }
         index += 1;
@@ -72,6 +78,7 @@ pub fn probe<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Ste
     if use_of == Use::Rebuild {
         tables.insert(tier, &work.path, Kind::DNAT, past(&state, work.event.now));
         tables.count(Counter::Repaired);
+        work.what = What::REBUILT;
     }
     work.goes_by_path();
     Step::REWRITE
@@ -170,6 +177,7 @@ pub fn repair_reply<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>)
         if use_of == Use::Rebuild {
             tables.insert(tier, &work.path, Kind::UNDNAT, past(&state, work.event.now));
             tables.count(Counter::Repaired);
+            report(tables, work, What::REBUILT);
         }
         work.change = work.path.towards_client();
         return Step::REWRITE;
@@ -227,6 +235,7 @@ fn repair_from_answer<F: Family, T: Tables<F>>(
     if use_of == Use::Rebuild {
         tables.insert(tier, &work.path, kind, past(&state, work.event.now));
         tables.count(Counter::Repaired);
+        report(tables, work, What::REBUILT);
     }
     work.change = work.path.outcome(kind);
     work.flags = work.path.flags;

@@ -7,12 +7,14 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::flow::Path;
 use super::lifetime::may_go;
 use super::packet::Packet;
+use super::report::tell_swept;
 use super::tables::Tables;
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Family, Tier, V4, V6};
-use crate::net::eth;
+use crate::abi::{Family, FlowState, Kind, Tier, V4, V6, What};
+use crate::net::{Proto, eth};
 
 /// Most keys that one run looks at.
 pub const AT_ONCE: usize = 16;
@@ -62,6 +64,21 @@ where
     }
 }
 
+/// What is told of a flow that goes; nothing if it was told already when the flow was closed, or if
+/// this is not the half that stands for it.
+#[inline(always)]
+fn told_of(proto: Proto, tier: Tier, half: &FlowState, now: u32) -> Option<What> {
+    if half.marks.kind() != Kind::DNAT || half.service == 0 {
+        None
+    } else if !may_go(proto, tier, half, now, false) {
+        Some(What::HURRIED)
+    } else if proto == Proto::UDP || !half.marks.state().is_closed() {
+        Some(What::EXPIRED)
+    } else {
+        None
+    }
+}
+
 #[inline(always)]
 fn of_family<F: Family, P: Packet, T: Tables<F>>(packet: &P, tables: &mut T) -> u32 {
     let Some(order) = packet.load::<Order>(eth::LEN) else {
@@ -71,19 +88,25 @@ fn of_family<F: Family, P: Packet, T: Tables<F>>(packet: &P, tables: &mut T) -> 
     let now = tables.now();
     let mut removed = 0;
     let mut index = 0;
+    let mut path = Path::<F>::empty();
     while index < AT_ONCE {
         let offset = eth::LEN + size_of::<Order>() + index * size_of::<F::FlowKey>();
         let Some(key) = packet.load::<F::FlowKey>(offset) else {
             return removed;
         };
-        let ends = tables
-            .flow(tier, &key)
-            .is_some_and(|flow| may_go(key.proto(), tier, flow.state(), now, hurry));
-        if ends {
+        index += 1;
+        let Some(flow) = tables.flow(tier, &key) else {
+            continue;
+        };
+        if may_go(key.proto(), tier, flow.state(), now, hurry) {
+            let what = told_of(key.proto(), tier, flow.state(), now);
+            path.read_forward(&key, flow);
             tables.remove_key(tier, &key);
             removed += 1;
+            if let Some(what) = what {
+                tell_swept(tables, &path, what);
+            }
         }
-        index += 1;
     }
     removed
 }

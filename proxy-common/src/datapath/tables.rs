@@ -4,7 +4,8 @@ use super::flow::Path;
 use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::{
-    Affinity, Counter, Detector, Device, Family, Frontend, Hop, Kind, Slot, State, Tier,
+    Affinity, Counter, Detector, Device, Event, Family, Frontend, Hop, Kind, Meter, Slot, State,
+    Tier, Watch,
 };
 use crate::net::{Port, Proto};
 
@@ -123,6 +124,14 @@ pub trait Tables<F: Family> {
     fn picked(&mut self, endpoint: u32);
     /// Counts an event.
     fn count(&mut self, counter: Counter);
+    /// What is listened for. The reference must not be used after the map has changed.
+    fn watch(&self) -> Option<&Watch>;
+    /// How much this CPU has told.
+    fn meter(&mut self) -> Option<&mut Meter>;
+    /// Has an event filled in, all of it, and tells it; `false` if there was no room.
+    fn tell(&mut self, fill: impl FnOnce(&mut Event)) -> bool;
+    /// The time in nanoseconds since the machine was started.
+    fn nanos(&self) -> u64;
     /// The time in whole seconds since some moment.
     fn now(&self) -> u32;
     /// Whether a segment in the middle of an unknown connection opens a flow.

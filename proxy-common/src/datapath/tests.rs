@@ -30,6 +30,7 @@ mod origin;
 mod own;
 mod remains;
 mod repair;
+mod report;
 mod state;
 mod udp;
 mod verdict;

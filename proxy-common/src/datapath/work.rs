@@ -12,10 +12,10 @@ use super::rewrite::Change;
 use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
 use super::{
-    choose, claim, direct, fragment, frontend, icmp, ingress, miss, note, open, own, repair,
+    choose, claim, direct, fragment, frontend, icmp, ingress, miss, note, open, own, repair, report,
 };
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{EndpointFlags, EndpointSet, Family, FlowFlags, Hop, Kind, Tier};
+use crate::abi::{EndpointFlags, EndpointSet, Family, FlowFlags, Hop, Kind, Tier, What};
 use crate::net::tcp::Flags;
 use crate::net::{Piece, Proto};
 use bytemuck::Zeroable as _;
@@ -77,6 +77,8 @@ pub struct Work<F: Family> {
     pub replaces: bool,
     /// The checksums of the packet that an ICMP error quotes.
     pub sums: Sums,
+    /// What is told of it.
+    pub what: What,
 }
 
 /// Where a packet's [`Work`] lies: on the stack, or in the kernel's per-CPU memory.
@@ -134,6 +136,10 @@ pub enum Part {
     NoteFragment,
     /// An ICMP error quotes a packet, of which this is the reverse: [`icmp::quote`].
     Quote,
+    /// Somebody listens to flows: [`report::tell`].
+    Report,
+    /// Somebody listens to what is dropped: [`report::tell_drop`].
+    ReportDrop,
 }
 
 /// Runs a part.
@@ -163,6 +169,8 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::NoteHalf => note::note_half(tables, work),
         Part::NoteFragment => fragment::note(tables, work),
         Part::Quote => icmp::quote(tables, work),
+        Part::Report => report::tell(tables, work),
+        Part::ReportDrop => report::tell_drop(tables, work),
     }
 }
 
@@ -209,6 +217,7 @@ impl<F: Family> Work<F> {
             step: Step::PASS,
             replaces: false,
             sums: Sums::default(),
+            what: What::NOTHING,
         }
     }
 

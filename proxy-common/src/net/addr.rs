@@ -31,6 +31,8 @@ pub trait Address: Pod + Eq + core::hash::Hash + fmt::Debug {
     fn unique(self) -> Self;
     /// What another address in its place changes a one's complement sum by.
     fn difference(self, to: Self) -> Difference;
+    /// Its bytes as words; of an IPv4 address, all but the first are zero.
+    fn words(self) -> [u32; 4];
 }
 
 impl Address for Ip4 {
@@ -56,6 +58,11 @@ impl Address for Ip4 {
     #[inline(always)]
     fn difference(self, to: Self) -> Difference {
         Difference::NONE.replace(self.0, to.0)
+    }
+
+    #[inline(always)]
+    fn words(self) -> [u32; 4] {
+        [self.0, 0, 0, 0]
     }
 }
 
@@ -91,6 +98,11 @@ impl Address for Ip6 {
             .replace(from[1], to[1])
             .replace(from[2], to[2])
             .replace(from[3], to[3])
+    }
+
+    #[inline(always)]
+    fn words(self) -> [u32; 4] {
+        self.0
     }
 }
 

@@ -1,12 +1,14 @@
-//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows` and `drops`: looking at a
-//! running controller, or at the maps that one left.
+//! `kube-lottery status`, `services`, `endpoints`, `devices`, `flows`, `drops`, `monitor`, `explain`
+//! and `why`: looking at a running controller, or at what one left or would do.
 
 mod devices;
 mod drops;
 mod endpoints;
+mod explain;
 mod fairness;
 mod flows;
 mod maps;
+mod monitor;
 mod output;
 mod services;
 mod status;
@@ -24,8 +26,10 @@ use output::{Format, note};
 
 pub(super) use devices::execute as devices;
 pub(super) use drops::{DropsArgs, execute as drops};
+pub(super) use explain::{ExplainArgs, WhyArgs, explain, why};
 pub(super) use fairness::{FairnessArgs, execute as fairness};
 pub(super) use flows::{FlowsArgs, execute as flows};
+pub(super) use monitor::{MonitorArgs, execute as monitor};
 pub(super) use status::execute as status;
 pub(super) use top::{TopArgs, execute as top};
 
@@ -154,32 +158,42 @@ fn ask_for<T: DeserializeOwned>(
     route: &str,
     query: &str,
 ) -> Result<Result<T, ExitCode>> {
-    ask_within(view, route, query, Duration::ZERO)
+    let target = match query {
+        "" => route.to_owned(),
+        query => format!("{route}?{query}"),
+    };
+    ask_or(view, &target, "--from-maps reads what one left")
+}
+
+/// The same; where nobody answers, `instead` says what to do.
+fn ask_or<T: DeserializeOwned>(
+    view: &View,
+    target: &str,
+    instead: &str,
+) -> Result<Result<T, ExitCode>> {
+    ask_within(view, target, instead, Duration::ZERO)
 }
 
 /// The same where the controller takes so long on purpose.
 fn ask_within<T: DeserializeOwned>(
     view: &View,
-    route: &str,
-    query: &str,
+    target: &str,
+    instead: &str,
     time: Duration,
 ) -> Result<Result<T, ExitCode>> {
-    let target = match query {
-        "" => route.to_owned(),
-        query => format!("{route}?{query}"),
-    };
-    match control::get_within(&view.control_socket, &target, time) {
+    match control::get_within(&view.control_socket, target, time) {
         Ok(answer) => Ok(Ok(answer)),
         Err(error @ ClientError::NotRunning { .. }) => {
             let error = anyhow::Error::new(error);
-            note(&format!(
-                "error: {error:#}; --from-maps reads what one left"
-            ));
+            note(&format!("error: {error:#}; {instead}"));
             Ok(Err(ExitCode::from(NOT_RUNNING)))
         }
         Err(error) => Err(error).context("cannot ask the controller"),
     }
 }
+
+/// What to do where only a controller can answer.
+const START: &str = "start one with `kube-lottery run`";
 
 /// The exit code where nobody answers.
 const NOT_RUNNING: u8 = 2;

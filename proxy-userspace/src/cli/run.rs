@@ -81,6 +81,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = Settings::with_hz(1).cascade_limit,
         value_parser = clap::value_parser!(u32).range(0..=i64::from(Settings::MAX_CASCADE_LIMIT)))]
     cascade_limit: u32,
+    /// Most events that the programs tell `kube-lottery monitor` in a second, all CPUs together.
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_events_per_second: u32,
     /// Directory of a BPF file system below which maps and links are pinned.
     #[arg(long, value_name = "DIR", default_value = super::BPF_DIR)]
     bpf_dir: PathBuf,
@@ -195,6 +199,7 @@ async fn run(args: Args) -> Result<()> {
         programs,
         reader,
         sweeper,
+        monitor,
         logger,
         memory,
         floors,
@@ -207,6 +212,8 @@ async fn run(args: Args) -> Result<()> {
     let control = Control {
         socket: ControlSocket::bind(&args.control_socket)?,
         reader,
+        monitor,
+        events_per_second: args.max_events_per_second,
         facts: Facts {
             node: node.clone(),
             manifests: args.manifests,
@@ -233,7 +240,7 @@ async fn run(args: Args) -> Result<()> {
         programs,
         fresh,
         sweeper,
-        hz: options.settings.hz,
+        settings: options.settings,
     };
     controller::run(config, plan, dataplane, control, reload, stop).await?;
     info!("stopped");
@@ -243,8 +250,7 @@ async fn run(args: Args) -> Result<()> {
 /// What is configured by the file and by flags of our own.
 fn configured(args: &Args) -> Result<Configuration> {
     let mut read = match &args.config {
-        Some(file) => read_config(file)
-            .with_context(|| format!("the configuration {} cannot be used", file.display()))?,
+        Some(file) => read_config(file)?,
         None => Configuration::default(),
     };
     if let Some(bit) = args.reject_bit {
@@ -257,8 +263,11 @@ fn configured(args: &Args) -> Result<Configuration> {
     Ok(read)
 }
 
-fn read_config(file: &Path) -> Result<Configuration, ConfigError> {
-    Configuration::read(&std::fs::read_to_string(file)?)
+/// What a file configures.
+pub(super) fn read_config(file: &Path) -> Result<Configuration> {
+    let read = std::fs::read_to_string(file).map_err(ConfigError::from);
+    read.and_then(|text| Configuration::read(&text))
+        .with_context(|| format!("the configuration {} cannot be used", file.display()))
 }
 
 fn options(args: &Args, config: &Config, place: Place) -> Options {
@@ -283,7 +292,7 @@ fn options(args: &Args, config: &Config, place: Place) -> Options {
 }
 
 /// The name that the kubelet registers a node under, unless it is told another.
-fn host_name() -> String {
+pub(super) fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().trim().to_lowercase()
 }

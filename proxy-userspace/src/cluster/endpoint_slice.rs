@@ -62,6 +62,7 @@ impl Convert for ApiSlice {
         Ok(Converted {
             object: Some(Object::Slice(slice.into())),
             left_out,
+            aside: None,
         })
     }
 

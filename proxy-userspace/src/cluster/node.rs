@@ -30,6 +30,7 @@ impl Convert for ApiNode {
         Ok(Converted {
             object: Some(Object::Node(node.into())),
             left_out,
+            aside: None,
         })
     }
 }

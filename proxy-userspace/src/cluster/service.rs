@@ -1,12 +1,16 @@
 //! v1 Service.
 
+mod aside;
+
 use k8s_openapi::api::core::v1::{Service as ApiService, ServicePort as ApiPort, ServiceSpec};
 
 use super::{
-    Convert, Converted, Invalid, OTHER_PROXY, Selectors, has_label, object_name, parse_net, port,
+    Convert, Converted, Invalid, OTHER_PROXY, Selectors, object_name, parse_ip, parse_net, port,
     protocol, unicast,
 };
-use crate::model::{Family, IpNet, Object, Service, ServicePort, TrafficPolicy};
+use crate::model::{
+    Aside, AsideReason, Family, IpNet, Object, Service, ServicePort, TrafficPolicy,
+};
 use std::net::IpAddr;
 
 /// For how many seconds a client keeps its endpoint unless that is given.
@@ -18,8 +22,14 @@ impl Convert for ApiService {
         let no_spec = ServiceSpec::default();
         let spec = self.spec.as_ref().unwrap_or(&no_spec);
         let kind = kind(spec.type_.as_deref())?;
-        if has_label(&self.metadata, OTHER_PROXY) || kind == Kind::ExternalName {
-            return Ok(Converted::NOTHING);
+        if let Some(proxy) = other_proxy(self) {
+            let reason = AsideReason::OtherProxy(proxy.clone());
+            return Ok(Converted::aside(aside::of(self, name, reason)));
+        }
+        if kind == Kind::ExternalName {
+            let target = spec.external_name.clone().unwrap_or_default();
+            let reason = AsideReason::ExternalName(target);
+            return Ok(Converted::aside(aside::of(self, name, reason)));
         }
         let texts = cluster_ip_texts(spec)?;
         match texts.first() {
@@ -30,7 +40,13 @@ impl Convert for ApiService {
                     "give an address, or None for a headless Service",
                 ));
             }
-            Some(&"None") => return Ok(Converted::NOTHING),
+            Some(&"None") => {
+                return Ok(Converted::aside(aside::of(
+                    self,
+                    name,
+                    AsideReason::Headless,
+                )));
+            }
             Some(_) => {}
         }
         let cluster_ips = cluster_ips(&texts, spec.ip_families.as_deref().unwrap_or_default())?;
@@ -41,13 +57,14 @@ impl Convert for ApiService {
         };
         let mut external_ips = external_ips(spec, &mut left_out);
         external_ips.retain(has_family);
-        let mut load_balancer_ips = load_balancer_ips(self, &mut left_out);
+        let (mut load_balancer_ips, proxied_ips) = load_balancer_ips(self, &mut left_out);
         load_balancer_ips.retain(has_family);
         let created = self.metadata.creation_timestamp.as_ref();
         let service = Service {
             created: created.map(|time| time.0.as_second()),
             external_ips,
             load_balancer_ips,
+            proxied_ips,
             source_ranges: source_ranges(spec)?,
             internal_policy: policy(
                 spec.internal_traffic_policy.as_deref(),
@@ -61,12 +78,27 @@ impl Convert for ApiService {
         Ok(Converted {
             object: Some(Object::Service(service.into())),
             left_out,
+            aside: None,
         })
     }
 
     fn is_hidden(&self, selectors: Selectors) -> bool {
         selectors.hid(&self.metadata)
     }
+
+    fn aside(&self) -> Option<Aside> {
+        let name = object_name(&self.metadata).ok()?;
+        let reason = match other_proxy(self) {
+            Some(proxy) => AsideReason::OtherProxy(proxy.clone()),
+            None => AsideReason::HeadlessLabel,
+        };
+        Some(aside::of(self, name, reason))
+    }
+}
+
+/// The proxy that a Service is given to, if it is.
+fn other_proxy(service: &ApiService) -> Option<&String> {
+    service.metadata.labels.as_ref()?.get(OTHER_PROXY)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,13 +134,16 @@ fn external_ips(spec: &ServiceSpec, left_out: &mut Vec<Invalid>) -> Vec<IpAddr> 
     taken
 }
 
-/// The addresses that nodes answer for. Where the load balancer is a proxy, packets to its address
-/// have to go there.
-fn load_balancer_ips(service: &ApiService, left_out: &mut Vec<Invalid>) -> Vec<IpAddr> {
+/// The addresses that nodes answer for, and the others. Where the load balancer is a proxy, packets
+/// to its address have to go there.
+fn load_balancer_ips(
+    service: &ApiService,
+    left_out: &mut Vec<Invalid>,
+) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let status = service.status.as_ref();
     let status = status.and_then(|status| status.load_balancer.as_ref());
     let given = status.and_then(|status| status.ingress.as_deref());
-    let mut taken = Vec::new();
+    let (mut taken, mut proxied) = (Vec::new(), Vec::new());
     for (index, ingress) in given.unwrap_or_default().iter().enumerate() {
         let field = |name: &str| format!("status.loadBalancer.ingress[{index}].{name}");
         let text = ingress.ip.as_deref().unwrap_or_default();
@@ -118,7 +153,7 @@ fn load_balancer_ips(service: &ApiService, left_out: &mut Vec<Invalid>) -> Vec<I
                 Ok(addr) => taken.push(addr),
                 Err(invalid) => left_out.push(invalid),
             },
-            Some("Proxy") => {}
+            Some("Proxy") => proxied.extend(parse_ip(text)),
             Some(other) => left_out.push(Invalid::new(
                 field("ipMode"),
                 other,
@@ -126,7 +161,7 @@ fn load_balancer_ips(service: &ApiService, left_out: &mut Vec<Invalid>) -> Vec<I
             )),
         }
     }
-    taken
+    (taken, proxied)
 }
 
 /// Who may use the addresses of the load balancer. A restriction that cannot be read in full must

@@ -36,6 +36,7 @@ impl Convert for ApiServiceCidr {
         Ok(Converted {
             object: Some(Object::ServiceCidr(own.into())),
             left_out,
+            aside: None,
         })
     }
 

@@ -6,16 +6,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
+use super::api::explain::{Explanation, Why};
 use super::api::{self, DeviceState, Kind, List};
 use super::body::Pieces;
 use super::fairness::{self, TotalDraws};
 use super::flows::{self, FlowQuery};
 use super::listing::{Counts, Scope, endpoints, services};
+use super::monitor::{Listener, Wanted};
 use super::names::Names;
 use crate::dataplane::reader::now;
-use crate::dataplane::{Capacities, ReadError, Reader};
+use crate::dataplane::{Capacities, Private, ReadError, Reader};
+use crate::explain::{BadQuestion, DrawError, Question, Run, Scene, WhyQuestion};
 use crate::manifests::Standing;
 use crate::metrics;
 use crate::model::{Family, ObjectName};
@@ -31,7 +34,14 @@ pub enum Ask {
     Services(Scope, oneshot::Sender<Vec<ServiceView>>),
     /// How draws fell.
     Draws(oneshot::Sender<TotalDraws>),
+    /// All that concerns one packet.
+    Explain(Question, oneshot::Sender<io::Result<Scene>>),
+    /// Which Service an address and port belong to.
+    Why(WhyQuestion, oneshot::Sender<Why>),
 }
+
+/// Events that wait for whoever listens: half a second's, if it is as many as there may be.
+const QUEUE: usize = 5_000;
 
 /// How the tables are.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +100,10 @@ pub(super) enum AnswerError {
     Read(#[from] ReadError),
     #[error("cannot read the maps: {0}")]
     Task(#[from] io::Error),
+    #[error(transparent)]
+    Draw(#[from] DrawError),
+    #[error(transparent)]
+    Question(#[from] BadQuestion),
 }
 
 #[derive(Clone)]
@@ -97,8 +111,11 @@ pub(super) struct Answers {
     pub(super) asks: mpsc::Sender<Ask>,
     pub(super) devices: watch::Receiver<Vec<api::Device>>,
     pub(super) netfilter: watch::Receiver<netfilter::State>,
+    pub(super) listeners: mpsc::Sender<Listener>,
     pub(super) reader: Arc<Reader>,
     pub(super) facts: Arc<Facts>,
+    /// The programs as packets are explained by them, once somebody has asked.
+    pub(super) explaining: Arc<Mutex<Option<Private>>>,
 }
 
 impl Answers {
@@ -180,6 +197,14 @@ impl Answers {
         Ok(flows::pieces(found, names))
     }
 
+    /// Events from now on, one a line.
+    pub(super) async fn monitor(&self, wanted: Wanted) -> Result<Pieces, AnswerError> {
+        let (queue, events) = mpsc::channel(QUEUE);
+        let told = self.listeners.send(Listener { wanted, queue }).await;
+        told.map_err(|_closed| AnswerError::Stopping)?;
+        Ok(Pieces(events))
+    }
+
     pub(super) async fn names(&self, scope: Scope) -> Result<Names, AnswerError> {
         let views = self.ask(|answer| Ask::Services(scope, answer)).await?;
         Ok(Names::of(&views))
@@ -216,6 +241,23 @@ impl Answers {
             kind: Kind::new("DeviceList"),
             items: self.devices.borrow().clone(),
         }
+    }
+
+    /// What becomes of a packet. The tables are only read, and the data path runs on a copy of what
+    /// concerns the packet.
+    pub(super) async fn explain(&self, query: &str) -> Result<Explanation, AnswerError> {
+        let question = Question::from_query(query)?;
+        let scene = self.ask(|answer| Ask::Explain(question, answer)).await??;
+        let mut instance = Arc::clone(&self.explaining).lock_owned().await;
+        let explain = move || scene.explain(Run::Any, &mut instance);
+        let done = tokio::task::spawn_blocking(explain).await;
+        Ok(done.map_err(io::Error::other)??)
+    }
+
+    /// Which Service an address and port belong to.
+    pub(super) async fn why(&self, query: &str) -> Result<Why, AnswerError> {
+        let question = WhyQuestion::from_query(query)?;
+        self.ask(|answer| Ask::Why(question, answer)).await
     }
 
     async fn views(&self, scope: Scope) -> Result<(Vec<ServiceView>, Counts), AnswerError> {

@@ -15,6 +15,7 @@ use crate::model::Family;
 
 pub(super) use answer::pieces;
 pub use query::{BadQuery, FlowOrder, FlowQuery, Selection};
+pub(super) use query::{pairs, put};
 
 /// The flows that were asked for, in order, and how many more there are.
 #[derive(Debug, Default)]
@@ -107,7 +108,8 @@ fn is_wanted(query: &FlowQuery, names: &Names, row: &FlowRow) -> bool {
 pub(crate) struct Ends {
     pub(crate) proto: Proto,
     pub(crate) client: std::net::SocketAddr,
-    pub(crate) frontend: std::net::SocketAddr,
+    /// None where that is not known.
+    pub(crate) frontend: Option<std::net::SocketAddr>,
     /// None where it goes nowhere.
     pub(crate) endpoint: Option<std::net::SocketAddr>,
 }
@@ -116,7 +118,7 @@ const fn ends(row: &FlowRow) -> Ends {
     Ends {
         proto: row.proto,
         client: row.client,
-        frontend: row.frontend,
+        frontend: Some(row.frontend),
         endpoint: Some(row.endpoint),
     }
 }

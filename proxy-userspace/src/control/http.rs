@@ -19,6 +19,7 @@ use super::api::{self, Failure};
 use super::body::Body;
 use super::flows::FlowQuery;
 use super::listing::Scope;
+use super::monitor::Wanted;
 use super::socket::ControlSocket;
 use super::top::TopQuery;
 use crate::metrics::CONTENT_TYPE as METRICS;
@@ -79,9 +80,15 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Bod
         "/v1/services" => answers.services(scope).await.map(|all| full(body(&all))),
         "/v1/endpoints" => answers.endpoints(scope).await.map(|all| full(body(&all))),
         "/v1/devices" => Ok(full(body(&answers.devices()))),
+        "/v1/explain" => answers.explain(query).await.map(|all| full(body(&all))),
+        "/v1/why" => answers.why(query).await.map(|all| full(body(&all))),
         "/v1/counters" => answers.counters().await.map(|all| full(body(&all))),
         "/v1/flows" => match FlowQuery::from_query(query) {
             Ok(query) => answers.flows(&query).await.map(Either::Right),
+            Err(error) => return failure(StatusCode::BAD_REQUEST, &error.to_string()),
+        },
+        "/v1/monitor" => match Wanted::from_query(query) {
+            Ok(wanted) => answers.monitor(wanted).await.map(Either::Right),
             Err(error) => return failure(StatusCode::BAD_REQUEST, &error.to_string()),
         },
         "/v1/fairness" => answers.fairness(&scope).await.map(|all| full(body(&all))),
@@ -96,7 +103,8 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Bod
         path => {
             let known = format!(
                 "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints, \
-                /v1/devices, /v1/counters, /v1/flows, /v1/fairness, /v1/top and /v1/metrics"
+                /v1/devices, /v1/counters, /v1/flows, /v1/monitor, /v1/explain, /v1/why, \
+                /v1/fairness, /v1/top and /v1/metrics"
             );
             return failure(StatusCode::NOT_FOUND, &known);
         }
@@ -105,6 +113,9 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Bod
         Ok(body) => response(StatusCode::OK, form, body),
         Err(error @ AnswerError::Stopping) => {
             failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+        }
+        Err(error @ AnswerError::Question(_)) => {
+            failure(StatusCode::BAD_REQUEST, &error.to_string())
         }
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

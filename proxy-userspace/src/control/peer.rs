@@ -1,7 +1,7 @@
 //! Addresses and ports that are asked for.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -40,33 +40,29 @@ impl FromStr for Peer {
             return Ok(Self { net, port: None });
         }
         if let Some(port) = text.strip_prefix(':') {
-            let port = Some(port.parse().map_err(|_| bad())?);
+            let port = Some(port.parse().map_err(|_unread| bad())?);
             return Ok(Self { net: None, port });
         }
-        let (addr, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
-            Some(within) => {
-                let (addr, port) = within.ok_or_else(bad)?;
-                // Only an IPv6 address needs them.
-                addr.split('/')
-                    .next()
-                    .and_then(|addr| addr.parse::<Ipv6Addr>().ok())
-                    .ok_or_else(bad)?;
-                let port = match port {
-                    "" => None,
-                    port => Some(port.strip_prefix(':').ok_or_else(bad)?),
-                };
-                (addr, port)
+        let (addr, port) = if let Some(rest) = text.strip_prefix('[') {
+            let (addr, port) = rest.split_once(']').ok_or_else(bad)?;
+            // Only an IPv6 address needs them.
+            if !addr.contains(':') {
+                return Err(bad());
             }
-            None => {
-                let (addr, port) = text.rsplit_once(':').ok_or_else(bad)?;
-                // With more than one colon, nobody could tell where the port begins.
-                if addr.contains(':') {
-                    return Err(bad());
-                }
-                (addr, Some(port))
+            let port = match port {
+                "" => None,
+                port => Some(port.strip_prefix(':').ok_or_else(bad)?),
+            };
+            (addr, port)
+        } else {
+            let (addr, port) = text.rsplit_once(':').ok_or_else(bad)?;
+            // With more than one colon, nobody could tell where the port begins.
+            if addr.contains(':') {
+                return Err(bad());
             }
+            (addr, Some(port))
         };
-        let port = port.map(str::parse).transpose().map_err(|_| bad())?;
+        let port = port.map(str::parse).transpose().map_err(|_unread| bad())?;
         let net = Some(net(addr).ok_or_else(bad)?);
         Ok(Self { net, port })
     }

@@ -5,18 +5,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use proxy_common::abi::Settings;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
 use super::draws::Draws;
 use super::locals::Locals;
-use crate::config::Mode;
 use crate::control::{Ask, LastChange, TableState};
+use crate::dataplane::reader::now;
 use crate::dataplane::{Tables, apply};
+use crate::explain::Sight;
 use crate::log::Bursts;
 use crate::manifests::{Standing, Update};
 use crate::model::{Change, Object, ObjectKey};
-use crate::netfilter::{ClusterIps, Netfilter, ServiceCidrs};
+use crate::netfilter::{self, ClusterIps, Netfilter, Rules, ServiceCidrs};
 use crate::plan::{GRACE, Op, Outcome, Plan, Summary, Usage};
 
 /// How long to wait before refused operations are tried again.
@@ -29,6 +31,7 @@ pub(super) struct Objects {
     plan: Plan,
     tables: Tables,
     node: Arc<str>,
+    settings: Settings,
     node_addresses: watch::Sender<Option<BTreeSet<IpAddr>>>,
     locals: Locals,
     cluster_ips: ClusterIps,
@@ -63,14 +66,21 @@ pub(super) struct Tell {
 }
 
 impl Objects {
-    pub(super) fn new(plan: Plan, tables: Tables, node: Arc<str>, mode: Mode, tell: Tell) -> Self {
+    pub(super) fn new(
+        plan: Plan,
+        tables: Tables,
+        node: Arc<str>,
+        settings: Settings,
+        tell: Tell,
+    ) -> Self {
         Self {
+            cluster_ips: ClusterIps::new(plan.config().mode),
             plan,
             tables,
             locals: Locals::new(Arc::clone(&node), tell.local_endpoints),
             node,
+            settings,
             node_addresses: tell.node_addresses,
-            cluster_ips: ClusterIps::new(mode),
             service_cidrs: ServiceCidrs::default(),
             netfilter: tell.netfilter,
             refused: Vec::new(),
@@ -145,6 +155,23 @@ impl Objects {
             Ask::Services(scope, answer) => {
                 drop(answer.send(self.plan.view(|name| scope.includes(name))));
             }
+            Ask::Explain(question, answer) => drop(answer.send(self.sight().scene(question))),
+            Ask::Why(question, answer) => drop(answer.send(self.sight().why(&question))),
+        }
+    }
+
+    /// All that is known of where packets go.
+    fn sight(&self) -> Sight<'_, Tables> {
+        let mut rules = netfilter::Options::new(self.plan.config());
+        rules.service_cidrs = self.service_cidrs.all();
+        Sight {
+            plan: &self.plan,
+            asides: &self.standing.asides,
+            tables: &self.tables,
+            rules: Rules::new(&rules, self.cluster_ips.held()),
+            settings: self.settings,
+            now: now(self.settings.hz),
+            is_live: true,
         }
     }
 

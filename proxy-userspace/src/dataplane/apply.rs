@@ -271,20 +271,25 @@ fn batch<K, V>(
     }
 }
 
-fn frontend_key<F: Layout>(at: &Socket) -> Option<F::FrontendKey> {
+/// The key of a frontend of this family.
+pub(crate) fn frontend_key<F: Layout>(at: &Socket) -> Option<F::FrontendKey> {
     let Socket { addr, port, proto } = *at;
     Some(F::frontend_key(F::addr(addr)?, Port::new(port), proto))
 }
 
-fn endpoint_key<F: Layout>(endpoint: &Socket) -> Option<F::EndpointKey> {
+/// The key of an endpoint of this family.
+pub(crate) fn endpoint_key<F: Layout>(endpoint: &Socket) -> Option<F::EndpointKey> {
     let Socket { addr, port, proto } = *endpoint;
     Some(F::endpoint_key(F::addr(addr)?, Port::new(port), proto))
 }
 
 /// How the plan's values look in the maps of a family.
-trait Layout: AbiFamily {
+pub(crate) trait Layout: AbiFamily {
+    /// An address of this family.
     fn addr(addr: IpAddr) -> Option<Self::Addr>;
+    /// An endpoint record of this family.
     fn record(record: &Record) -> Option<Self::Endpoint>;
+    /// The frontends of an endpoint.
     fn frontends(frontends: &[(IpAddr, u16)]) -> Self::Frontends;
     fn affinity_service(key: &Self::AffinityKey) -> u32;
 }

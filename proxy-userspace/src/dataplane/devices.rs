@@ -32,8 +32,12 @@ impl Devices {
 
     /// Says what a device is, anew where it was said before.
     pub(super) fn set(&mut self, device: &Device) -> Result<(), MapError> {
-        let record = record(device);
-        self.0.insert(device.index, Plain(record), 0)
+        self.write(device.index, record(device))
+    }
+
+    /// Says what the device of an index is.
+    pub(super) fn write(&mut self, index: u32, record: abi::Device) -> Result<(), MapError> {
+        self.0.insert(index, Plain(record), 0)
     }
 
     /// A device is not attached to any more.

@@ -16,6 +16,7 @@ use super::attach::{AttachMode, Programs};
 use super::devices::Devices;
 use super::former::{Former, copy_flows, pin_maps};
 use super::maps::memory;
+use super::monitor::Monitor;
 use super::pins::{PinError, Place};
 use super::plain::Plain;
 use super::reader::{ReadError, Reader};
@@ -96,6 +97,8 @@ pub struct Dataplane {
     pub reader: Reader,
     /// Removes flows that are over.
     pub sweeper: Sweeper,
+    /// What the programs tell while somebody listens.
+    pub monitor: Monitor,
     /// Reads what the programs log, if they can. Dropping it would end their logging.
     pub logger: Option<EbpfLogger<&'static dyn log::Log>>,
     /// Kernel memory of each map in bytes.
@@ -244,6 +247,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     let reader = Reader::of(&ebpf)?;
     let devices = Devices::take(&mut ebpf)?;
     let sweeper = Sweeper::of(&ebpf)?;
+    let monitor = Monitor::take(&mut ebpf)?;
     let mut tables = Tables::take(&mut ebpf)?;
     if !former.adopted().contains(&"META") {
         tables.meta.set(0, &meta).map_err(|source| LoadError::Map {
@@ -260,6 +264,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     Ok(Dataplane {
         reader,
         sweeper,
+        monitor,
         tables,
         programs: Programs::new(ebpf, devices, options.place.clone(), options.attach)
             .map_err(LoadError::Filters)?,
@@ -274,7 +279,7 @@ pub fn load(options: &Options) -> Result<Dataplane, LoadError> {
     })
 }
 
-fn load_program(ebpf: &mut Ebpf, program: &'static str) -> Result<(), LoadError> {
+pub(super) fn load_program(ebpf: &mut Ebpf, program: &'static str) -> Result<(), LoadError> {
     let found = ebpf
         .program_mut(program)
         .ok_or(LoadError::NoProgram(program))?;

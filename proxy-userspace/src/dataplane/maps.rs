@@ -78,6 +78,15 @@ impl<K: Pod, V: Pod> Table<K, V> {
             .map(|entry| entry.map(|(Plain(key), Plain(value))| (key, value)))
     }
 
+    /// Removes all elements of one that nobody else changes.
+    pub(super) fn clear(&mut self) -> Result<(), MapError> {
+        let keys: Result<Vec<_>, _> = self.iter().map(|entry| entry.map(|(key, _)| key)).collect();
+        for key in keys? {
+            self.remove(&key)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn update_batch(&self, keys: &[K], values: &[V]) -> BatchResult {
         self.batch.update(keys, values)
     }
@@ -116,6 +125,15 @@ impl<K: Pod> Trie<K> {
     /// Removes them; whether they were there.
     pub fn remove(&mut self, bits: u32, data: K) -> Result<bool, MapError> {
         was_there(self.0.remove(&Key::new(bits, Plain(data))))
+    }
+
+    /// Removes all prefixes of one that nobody else changes.
+    pub(super) fn clear(&mut self) -> Result<(), MapError> {
+        let all: Result<Vec<_>, _> = self.iter().collect();
+        for (bits, data) in all? {
+            self.remove(bits, data)?;
+        }
+        Ok(())
     }
 
     /// All prefixes; others may be missed or seen twice while it changes.
@@ -320,7 +338,7 @@ fn batch<K: Pod, V: Pod>(map: &Map, name: &str) -> Result<Batch<K, V>, LoadError
     }
 }
 
-fn typed<T>(
+pub(super) fn typed<T>(
     map: Map,
     name: &str,
     convert: impl FnOnce(Map) -> Result<T, MapError>,

@@ -21,6 +21,7 @@ use proxy_common::datapath::lifetime::is_over;
 use proxy_common::net::{Port, Proto};
 use thiserror::Error;
 
+pub use super::clock::now;
 use super::maps::Counters;
 use super::syscall::Batch;
 use crate::model::Family;
@@ -247,16 +248,6 @@ fn named<T>(name: &str, act: impl FnOnce(&str) -> Result<T, MapError>) -> Result
         map: name.to_owned(),
         source,
     })
-}
-
-/// The time by the programs' clock: whole seconds of `jiffies`, which the kernel starts five
-/// minutes before the number overflows 32 bits.
-pub fn now(hz: u32) -> u32 {
-    let up = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let up = u64::try_from(up.tv_sec).unwrap_or_default();
-    let hz = u64::from(hz.max(1));
-    let jiffies = (1 << 32) - 300 * hz + up * hz;
-    u32::try_from(jiffies / hz).unwrap_or(u32::MAX)
 }
 
 impl From<ReadError> for io::Error {

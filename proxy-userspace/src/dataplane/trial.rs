@@ -33,23 +33,28 @@ impl Programs {
             .program(program)
             .ok_or(io::ErrorKind::NotFound)?;
         let classifier: &SchedClassifier = found.try_into().map_err(io::Error::other)?;
-        let mut context = [0; CONTEXT];
-        write_mark(&mut context, mark);
-        let mut context_after = [0; CONTEXT];
-        let mut after = vec![0; packet.len() + ROOM];
-        let mut options = TestRunOptions::new();
-        options.data_in = Some(packet);
-        options.data_out = Some(&mut after);
-        options.ctx_in = Some(&context);
-        options.ctx_out = Some(&mut context_after);
-        let result = classifier.test_run(options).map_err(io::Error::other)?;
-        after.truncate(usize::try_from(result.data_size_out).unwrap_or_default());
-        Ok(Trial {
-            action: result.return_value.cast_signed(),
-            packet: after,
-            mark: read_mark(&context_after),
-        })
+        run(classifier, packet, mark)
     }
+}
+
+/// What a program makes of a packet that came by the loopback device.
+pub(super) fn run(classifier: &SchedClassifier, packet: &[u8], mark: u32) -> io::Result<Trial> {
+    let mut context = [0; CONTEXT];
+    write_mark(&mut context, mark);
+    let mut context_after = [0; CONTEXT];
+    let mut after = vec![0; packet.len() + ROOM];
+    let mut options = TestRunOptions::new();
+    options.data_in = Some(packet);
+    options.data_out = Some(&mut after);
+    options.ctx_in = Some(&context);
+    options.ctx_out = Some(&mut context_after);
+    let result = classifier.test_run(options).map_err(io::Error::other)?;
+    after.truncate(usize::try_from(result.data_size_out).unwrap_or_default());
+    Ok(Trial {
+        action: result.return_value.cast_signed(),
+        packet: after,
+        mark: read_mark(&context_after),
+    })
 }
 
 fn write_mark(context: &mut [u8; CONTEXT], mark: u32) {

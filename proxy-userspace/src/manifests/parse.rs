@@ -14,13 +14,15 @@ use super::documents::documents;
 use super::problem::{Place, Problem, Trouble};
 use super::raw::{Head, Raw};
 use crate::cluster::{Convert, Invalid, Selectors};
-use crate::model::{Object, ObjectKey, ObjectName};
+use crate::model::{Aside, Object, ObjectKey, ObjectName};
 
 /// What a file holds.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) objects: Vec<(Place, Object)>,
     pub(super) problems: Vec<Problem>,
+    /// Services that are none for us.
+    pub(super) asides: Vec<Aside>,
     /// Objects that are declared but cannot be used.
     pub(super) refused: HashSet<ObjectKey>,
     /// Whether something could not even be told which object it is.
@@ -208,10 +210,12 @@ impl<'a> Parser<'a> {
             Err(trouble) => return self.refuse(place, raw, key, trouble),
         };
         if object.is_hidden(self.selectors) {
+            self.parsed.asides.extend(object.aside());
             return;
         }
         match object.convert() {
             Ok(converted) => {
+                self.parsed.asides.extend(converted.aside);
                 for reason in converted.left_out {
                     let problem = self.named(place, raw, key, reason.into());
                     self.parsed.problems.push(problem);

@@ -39,6 +39,11 @@ impl ClusterIps {
         }
     }
 
+    /// What Services have.
+    pub fn held(&self) -> BTreeSet<Destination> {
+        self.users.keys().copied().collect()
+    }
+
     /// Takes changes in.
     pub fn note(&mut self, changes: &[Change]) -> Delta {
         let mut before = HashMap::new();
@@ -117,7 +122,8 @@ impl ServiceCidrs {
         (now != before).then_some(now)
     }
 
-    fn all(&self) -> BTreeSet<IpNet> {
+    /// All ranges.
+    pub fn all(&self) -> BTreeSet<IpNet> {
         self.0.values().flatten().copied().collect()
     }
 }

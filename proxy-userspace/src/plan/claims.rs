@@ -55,6 +55,21 @@ impl Claim {
         &self.by.service
     }
 
+    /// The service port that makes it.
+    pub(super) fn key(&self) -> &PortKey {
+        &self.by.key
+    }
+
+    /// What the frontend would be to it.
+    pub(super) const fn kind(&self) -> FrontendKind {
+        self.kind
+    }
+
+    /// Whether it has no endpoint for the frontend.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
     /// Whether it is of this service port.
     pub(super) fn is_by(&self, service: &ObjectName, key: &PortKey) -> bool {
         self.by.service == *service && self.by.key == *key
@@ -120,6 +135,11 @@ impl Claims {
     pub(super) fn is_first(&self, at: Socket, service: &ObjectName, key: &PortKey) -> bool {
         self.first(at)
             .is_some_and(|claim| claim.is_by(service, key))
+    }
+
+    /// All claims of a frontend, the first of which has it.
+    pub(super) fn at(&self, at: Socket) -> &[Claim] {
+        self.at.get(&at).map_or(&[], Vec::as_slice)
     }
 
     /// The claim that comes first.

@@ -6,6 +6,7 @@ mod endpoints;
 mod facts;
 mod frontends;
 mod node_ports;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -16,10 +17,11 @@ use std::sync::Arc;
 use proxy_common::abi::Detector;
 
 use endpoints::Endpoints;
-pub(super) use endpoints::merged;
+pub(super) use endpoints::{Judged, merged};
 use facts::Facts;
 use frontends::Given;
 use node_ports::NodePorts;
+pub use standing::Standing;
 
 use super::family::PerFamily;
 use super::wanted::{List, PortKey, Wanted};
@@ -116,6 +118,31 @@ impl Policy {
     pub(super) fn refused_external_ips(&self, service: &Service) -> impl Iterator<Item = IpAddr> {
         let given = service.external_ips.iter().copied();
         given.filter(|addr| !self.config.external_ips.include(*addr))
+    }
+
+    /// The endpoints of a service port, with the lists that they are in and why.
+    pub(super) fn judged<'a>(
+        &self,
+        port: &ServicePort,
+        family: Family,
+        slices: &'a [Arc<EndpointSlice>],
+    ) -> Vec<Judged<'a>> {
+        endpoints::judged(port, family, slices, &self.facts)
+    }
+
+    /// What is configured.
+    pub(super) const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What is known of this node.
+    pub(super) const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Where node ports of a family are served.
+    pub(super) fn node_port_addresses(&self, family: Family) -> &[IpAddr] {
+        &self.node_ports.of(family).served
     }
 
     fn port(

@@ -21,7 +21,7 @@ use super::drawn::{Left, PortSets};
 use super::family::PerFamily;
 use super::frontends::Frontends;
 use super::ids::{Numbers, Slots};
-use super::op::{Bitmap, Op};
+use super::op::{Bitmap, Op, Socket};
 use super::reverse::Reverse;
 use super::sets::{Region, Regions};
 use super::sources::Sources;
@@ -278,6 +278,11 @@ impl Ports {
         let number = *self.by_service.get(name)?.get(key)?;
         let port = self.by_number.get(&number)?;
         Some((number, &port.frontends, &port.endpoints))
+    }
+
+    /// All claims of a frontend, the first of which has it.
+    pub(super) fn claims(&self, at: Socket) -> &[Claim] {
+        self.claims.at(at)
     }
 
     pub(super) fn usage(&self) -> Usage {

@@ -111,7 +111,7 @@ impl Condition {
         }
     }
 
-    const fn of(endpoint: &Endpoint) -> Self {
+    pub(super) const fn of(endpoint: &Endpoint) -> Self {
         match (endpoint.ready, endpoint.serving, endpoint.terminating) {
             (true, ..) => Self::Ready,
             (false, true, true) => Self::Terminating,

@@ -112,7 +112,7 @@ impl FrontendKind {
 
 /// Which endpoints of its service port a packet may go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum List {
+pub enum List {
     /// None, whatever there is.
     Nobody,
     /// Those for the policy `Cluster`.

@@ -12,6 +12,7 @@ use proxy_common::datapath::memory::{
 use proxy_common::datapath::{Seat, Verdict, egress, ingress, port_ingress};
 use proxy_common::net::{Proto, eth};
 
+use super::events;
 use super::generate::Packets;
 use super::object::{MARKED, Object, Run};
 use super::ports::{self, PORT, PORT_MAC};
@@ -159,7 +160,7 @@ pub(super) fn on_host(tables: &mut MemoryTables, name: &str, bytes: &[u8], place
     }
 }
 
-fn assert_same_tables(object: &mut Object, tables: &MemoryTables) {
+pub(super) fn assert_same_tables(object: &mut Object, tables: &MemoryTables) {
     assert_eq!(tables.counters, object.counters());
     assert_eq!(tables.draws, object.draws());
     assert!(tables.traces == object.traces(), "the traces differ");
@@ -182,6 +183,12 @@ fn compare(seed: u64, count: u32, cascade_limit: u32) -> ([u32; 4], u64) {
     let mut object = Object::load(tables.settings);
     object.write(tables);
     object.set_sources(tables.now, tables.random.0);
+    events::listen(&mut object, tables);
+    // The device of a test run that is told no other.
+    let place = Place {
+        device: 1,
+        ..Place::default()
+    };
     let mut packets = Packets::new(seed);
     let mut tally = [0; 4];
     for round in 0..count {
@@ -208,10 +215,15 @@ fn compare(seed: u64, count: u32, cascade_limit: u32) -> ([u32; 4], u64) {
             tally[0] += 1;
             continue;
         };
-        let host = on_host(tables, name, &bytes, &Place::default());
+        let host = on_host(tables, name, &bytes, &place);
         assert_eq!(
             host, kernel,
             "packet {round} of seed {seed:#x} at {name}: {bytes:02x?}"
+        );
+        assert_eq!(
+            std::mem::take(&mut tables.events),
+            object.events(),
+            "events of packet {round} of seed {seed:#x} at {name}: {bytes:02x?}"
         );
         match (kernel.action, kernel.bytes == bytes) {
             (2, _) => tally[3] += 1,
@@ -343,6 +355,7 @@ fn compare_at_port(program: &'static str, seed: u64, count: u32) -> [u32; 3] {
         mac: PORT_MAC,
         fib: ports::bridge(["10.244.0.1/16", "fd00:10:244::1/48"]),
     };
+    events::listen(&mut object, tables);
     let mut packets = Packets::new(seed);
     let mut tally = [0; 3];
     for round in 0..count {
@@ -367,6 +380,11 @@ fn compare_at_port(program: &'static str, seed: u64, count: u32) -> [u32; 3] {
         assert_eq!(
             host, kernel,
             "packet {round} of seed {seed:#x} at {name}: {bytes:02x?}"
+        );
+        assert_eq!(
+            std::mem::take(&mut tables.events),
+            object.events(),
+            "events of packet {round} of seed {seed:#x} at {name}: {bytes:02x?}"
         );
         if name == program {
             let crosses = kernel.bytes[..6] != bytes[..6];

@@ -9,9 +9,9 @@ use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use aya::util::KernelVersion;
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Pod;
-use kube_lottery::dataplane::{LogLevel, Plain, Reader, Sweeper};
+use kube_lottery::dataplane::{LogLevel, Monitor, Plain, Reader, Sweeper};
 use proxy_common::abi::settings::TestSources;
-use proxy_common::abi::{Affinity, Counter, Family, Settings, Tier};
+use proxy_common::abi::{Affinity, Counter, Event, Family, Settings, Tier};
 use proxy_common::datapath::memory::{FamilyMaps, MemoryTables, Stored};
 
 pub(super) use kube_lottery::dataplane::load::PROGRAMS;
@@ -31,6 +31,8 @@ pub(super) const MOVING: [&str; 8] = [
 /// A loaded object.
 pub(super) struct Object {
     ebpf: Ebpf,
+    /// What it tells, once somebody has listened.
+    monitor: Option<Monitor>,
     /// Index of the device that packets come in by, if it is not the loopback device.
     pub(super) device: Option<u32>,
 }
@@ -76,12 +78,29 @@ impl Object {
                 panic!("{name}: {error:#?}");
             }
         }
-        Self { ebpf, device: None }
+        Self {
+            ebpf,
+            monitor: None,
+            device: None,
+        }
     }
 
     /// What removes flows that are over.
     pub(super) fn sweeper(&self) -> Sweeper {
         Sweeper::of(&self.ebpf).unwrap()
+    }
+
+    /// What has the programs tell what happens.
+    pub(super) fn monitor(&mut self) -> &mut Monitor {
+        let Self { ebpf, monitor, .. } = self;
+        monitor.get_or_insert_with(|| Monitor::take(ebpf).unwrap())
+    }
+
+    /// What was told since the last time.
+    pub(super) fn events(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.monitor().drain(usize::MAX, |event| events.push(event));
+        events
     }
 
     /// What reads the maps.

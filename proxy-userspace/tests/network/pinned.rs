@@ -124,6 +124,13 @@ impl Live {
         self.0.v4.affinity.iter().count() + self.0.v6.affinity.iter().count()
     }
 
+    /// All that is remembered of clients and flows, but for when flows were last seen.
+    pub(super) fn remembered(&self) -> BTreeSet<Vec<u8>> {
+        let mut all = remembered(&self.0.v4);
+        all.append(&mut remembered(&self.0.v6));
+        all
+    }
+
     /// Takes a frontend out of the tables; whether there was one.
     pub(super) fn take_away(&mut self, at: SocketAddr, proto: Proto) -> bool {
         let port = Port::new(at.port());
@@ -169,6 +176,24 @@ impl Live {
             })
             .collect()
     }
+}
+
+fn remembered<F: AbiFamily>(tables: &FamilyTables<F>) -> BTreeSet<Vec<u8>> {
+    let mut all = BTreeSet::new();
+    for entry in tables.affinity.iter() {
+        let (client, affinity) = entry.unwrap();
+        let parts = [bytemuck::bytes_of(&client), bytemuck::bytes_of(&affinity)];
+        all.insert(parts.concat());
+    }
+    for (tier, map) in [(1, &tables.flows), (2, &tables.half_open)] {
+        for entry in map.iter() {
+            let (key, mut half) = entry.unwrap();
+            half.state_mut().last_seen = tier;
+            let parts = [bytemuck::bytes_of(&key), bytemuck::bytes_of(&half)];
+            all.insert(parts.concat());
+        }
+    }
+    all
 }
 
 fn age<K: bytemuck::Pod>(clients: &mut Table<K, Affinity>, seconds: u32) {

@@ -10,11 +10,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use kube_lottery::config::Mode;
+use kube_lottery::model;
 use proxy_common::net::Proto;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use file::{header, read, text, write};
+pub use kube_lottery::explain::{Entry, Verdict};
 pub use masquerade::Masquerade;
 
 /// One cluster state, seen from one node, with packets.
@@ -143,16 +145,14 @@ impl From<Protocol> for Proto {
     }
 }
 
-/// Where a packet comes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Entry {
-    /// From a pod of the node.
-    Pod,
-    /// From a process of the node.
-    Host,
-    /// From outside the node.
-    External,
+impl From<Protocol> for model::Protocol {
+    fn from(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Tcp => Self::Tcp,
+            Protocol::Udp => Self::Udp,
+            Protocol::Sctp => Self::Sctp,
+        }
+    }
 }
 
 /// What becomes of a packet.
@@ -172,20 +172,6 @@ pub struct Outcome {
 /// Address and port of an endpoint.
 pub type Backend = std::net::SocketAddr;
 
-/// What is done with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// It gets another destination.
-    Forward,
-    /// It is thrown away.
-    Drop,
-    /// It is refused by an ICMP error.
-    Reject,
-    /// It is left alone.
-    Pass,
-}
-
 impl Outcome {
     /// One that forwards nothing.
     pub const fn of(verdict: Verdict) -> Self {
@@ -194,17 +180,6 @@ impl Outcome {
             backends: Vec::new(),
             masquerade: None,
         }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Forward => "forward",
-            Self::Drop => "drop",
-            Self::Reject => "reject",
-            Self::Pass => "pass",
-        })
     }
 }
 

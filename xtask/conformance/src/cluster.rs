@@ -95,7 +95,9 @@ impl Reading {
         let object: T = serde_json::from_value(value.clone()).with_context(|| place.to_owned())?;
         let say = |reason: &Invalid| format!("{place}: {reason}");
         match object.convert() {
-            Ok(Converted { object, left_out }) => {
+            Ok(Converted {
+                object, left_out, ..
+            }) => {
                 self.changes.extend(object.map(Change::Set));
                 self.left_out.extend(left_out.iter().map(say));
             }

@@ -5,12 +5,9 @@
 pub mod case;
 pub mod cluster;
 pub mod draws;
-mod frame;
-mod host;
 pub mod hunt;
 mod memory;
 pub mod oracle;
-mod packet;
 pub mod random;
 pub mod run;
 mod shrink;

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
 use kube_lottery::config::Mode;
+use kube_lottery::explain::{Fate, Shot, draw};
 use xtask::stats::evenness;
 
 use crate::case::{Backend, Case, Masquerade, Outcome, Packet, Verdict};
 use crate::cluster;
 use crate::draws::{most_backends, that_show_all};
-use crate::packet::{Fate, draw};
 use crate::why;
 use crate::world::World;
 
@@ -146,6 +147,7 @@ fn outcome(
     ports: &mut Ports,
 ) -> Result<Result<Outcome, String>> {
     let own = cluster::addresses(&case.node);
+    let rules = world.rules().clone();
     let most = most_backends(case, packet.to.is_ipv4());
     let mut seen: BTreeMap<Backend, [u64; 2]> = BTreeMap::new();
     let mut first: Option<Fate> = None;
@@ -158,7 +160,18 @@ fn outcome(
             world.forget_clients()?;
         }
         let port = ports.next(world)?;
-        let fate = draw(world, packet, port, &own)?;
+        let shot = Shot {
+            proto: packet.proto.into(),
+            from: SocketAddr::new(packet.from, port),
+            to: SocketAddr::new(packet.to, packet.port),
+            entry: packet.entry,
+            own: &own,
+            rules: &rules,
+        };
+        let fate = draw(world, &shot)?;
+        if fate.from != shot.from {
+            return Ok(Err(format!("the source has become {}", fate.from)));
+        }
         let known = *first.get_or_insert_with(|| {
             if fate.verdict == Verdict::Forward && most > 1 {
                 left = that_show_all(most).max(DRAWS * most);

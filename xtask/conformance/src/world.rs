@@ -1,10 +1,12 @@
 //! The data path in the kernel, with the tables that the plan makes of a case.
 
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use kube_lottery::config::{Config, Mode};
 use kube_lottery::dataplane::{Dataplane, Options, Trial, apply, load, settings};
+use kube_lottery::explain::DataPath;
 use kube_lottery::netfilter::{self, ClusterIps, Rules, ServiceCidrs};
 use kube_lottery::plan::{Bitmap, Limits, Op, Plan, Snapshot};
 use proxy_common::abi::Settings;
@@ -89,11 +91,6 @@ impl World {
         &self.rules
     }
 
-    /// The tables as the node's own packets meet them.
-    pub(crate) const fn host(&mut self) -> &mut MemoryTables {
-        &mut self.host
-    }
-
     /// What the tables hold.
     pub const fn snapshot(&self) -> &Snapshot {
         &self.snapshot
@@ -110,14 +107,6 @@ impl World {
         self.snapshot = self.dataplane.tables.snapshot()?;
         self.host = memory::read(&self.dataplane.tables, &self.snapshot, self.settings)?;
         Ok(())
-    }
-
-    /// What a program makes of a frame.
-    pub fn trial(&self, program: &str, frame: &[u8], mark: u32) -> Result<Trial> {
-        self.dataplane
-            .programs
-            .trial(program, frame, mark)
-            .with_context(|| format!("cannot run {program}"))
     }
 
     /// Forgets all flows.
@@ -190,6 +179,20 @@ impl World {
             );
         }
         Ok(())
+    }
+}
+
+impl DataPath for World {
+    fn ingress(&mut self, frame: &[u8]) -> io::Result<Trial> {
+        self.dataplane.programs.trial("tc_in", frame, 0)
+    }
+
+    fn egress(&mut self, frame: &[u8]) -> io::Result<Trial> {
+        self.dataplane.programs.trial("tc_eg", frame, 0)
+    }
+
+    fn host(&mut self) -> &mut MemoryTables {
+        &mut self.host
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::output::{self, Column, Format, coloured, columns, note, print_object};
-use super::{FINDING, Namespace, View, ask, found, scope};
+use super::{FINDING, Namespace, START, View, ask_or, found, scope};
 use crate::control::api::{EndpointSplit, Fairness, PortSplit, ServiceSplit, SetSplit};
 use crate::fairness::Verdict;
 
@@ -51,7 +51,8 @@ pub(in crate::cli) struct FairnessArgs {
 /// Prints how draws fell; 1 if the split of a Service is off.
 pub(in crate::cli) fn execute(args: &FairnessArgs) -> Result<ExitCode> {
     let scope = scope(&args.namespace, args.service.as_deref())?;
-    let fairness: Fairness = match ask(&args.view, "/v1/fairness", &scope)? {
+    let target = format!("/v1/fairness?{}", scope.to_query());
+    let fairness: Fairness = match ask_or(&args.view, &target, START)? {
         Ok(fairness) => fairness,
         Err(code) => return Ok(code),
     };

@@ -2,13 +2,15 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
+use proxy_common::abi::EventKind;
 
+use super::monitor::{Lines, follow};
 use super::output::{self, Column, Format, columns, duration, grouped, note, print_object};
 use super::{Common, Namespace, View, ask_for, directory, maps, scope};
 use crate::control::api::{Flow, FlowList, FlowState};
-use crate::control::{FlowOrder, FlowQuery, Peer, Selection};
+use crate::control::{FlowOrder, FlowQuery, Peer, Selection, Wanted};
 use crate::model::Protocol;
 
 /// Flags of `flows`.
@@ -28,6 +30,9 @@ pub(in crate::cli) struct FlowsArgs {
     /// The order.
     #[arg(long, value_enum, value_name = "COLUMN", default_value = "service")]
     sort_by: FlowOrder,
+    /// New flows and flows that end, as that happens, instead of those that are there.
+    #[arg(long, conflicts_with_all = ["state", "notes", "limit", "sort_by", "from_maps"])]
+    follow: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -40,7 +45,7 @@ pub(super) struct Whose {
     service: Option<String>,
     #[command(flatten)]
     namespace: Namespace,
-    /// Only those of these clients: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:4000, [fd00::1]:4000 or :4000.
+    /// Only those of these clients: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:4000, `[fd00::1]:4000` or :4000.
     #[arg(long, value_name = "IP[/LEN][:PORT]")]
     client: Option<Peer>,
     /// Only those that were sent to such an address of a Service.
@@ -93,6 +98,17 @@ const WIDE: [Column; 3] = [("FLAGS", false), ("NODE", false), ("SLOT", true)];
 
 /// Prints flows.
 pub(in crate::cli) fn execute(args: &FlowsArgs) -> Result<ExitCode> {
+    let view = &args.common.view;
+    if args.follow {
+        let format = match view.output {
+            Format::Table | Format::Wide => Lines::Table,
+            Format::Json => Lines::Json,
+            Format::Yaml => bail!("--follow prints lines: -o table or -o json"),
+        };
+        let kinds = [EventKind::New, EventKind::Closed];
+        let wanted = Wanted::new(args.whose.selection()?, &kinds);
+        return follow(&view.control_socket, &wanted, format);
+    }
     let query = FlowQuery {
         selection: args.whose.selection()?,
         state: args.state,
@@ -102,12 +118,12 @@ pub(in crate::cli) fn execute(args: &FlowsArgs) -> Result<ExitCode> {
     };
     let list = match directory(&args.common)? {
         Some(directory) => maps::flows(&directory, &query)?,
-        None => match ask_for(&args.common.view, "/v1/flows", &query.to_query())? {
+        None => match ask_for(view, "/v1/flows", &query.to_query())? {
             Ok(list) => list,
             Err(code) => return Ok(code),
         },
     };
-    print(&list, &args.common.view)?;
+    print(&list, view)?;
     let shown = list.items.len() as u64;
     if shown < list.matched {
         note(&format!(

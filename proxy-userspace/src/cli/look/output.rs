@@ -41,6 +41,16 @@ pub(super) fn print_to_reader(text: &str) -> Result<bool> {
     }
 }
 
+/// Prints a line at once; whether somebody reads on.
+pub(super) fn print_line(line: &str) -> Result<bool> {
+    let mut out = stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot print"),
+    }
+}
+
 /// Prints for programs; whether that was wanted.
 pub(super) fn print_object(format: Format, object: &impl Serialize) -> Result<bool> {
     let text = self::object(format, object)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::output::{self, Column, Format, columns, grouped, percent};
-use super::{Namespace, View, ask_within, scope};
+use super::{Namespace, START, View, ask_within, scope};
 use crate::control::api::{Top, TopRow};
 use crate::control::{TopBy, TopQuery};
 
@@ -59,8 +59,8 @@ pub(in crate::cli) fn execute(args: &TopArgs) -> Result<ExitCode> {
             interval: args.interval,
             limit: args.limit.unwrap_or_else(|| rows_of(is_screen)),
         };
-        let query = [query.to_query(), scope.to_query()].join("&");
-        let top: Top = match ask_within(&args.view, "/v1/top", &query, args.interval)? {
+        let target = format!("/v1/top?{}&{}", query.to_query(), scope.to_query());
+        let top: Top = match ask_within(&args.view, &target, START, args.interval)? {
             Ok(top) => top,
             Err(code) => return Ok(code),
         };

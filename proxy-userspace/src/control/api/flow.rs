@@ -23,6 +23,7 @@ pub struct FlowList {
 /// A flow, or a note of traffic that is no Service's.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is told by itself")]
 pub struct Flow {
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,

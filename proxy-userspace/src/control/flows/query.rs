@@ -4,6 +4,7 @@ use std::fmt::{Display, Write as _};
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use thiserror::Error;
 
 use super::Ends;
@@ -78,13 +79,22 @@ pub enum BadQuery {
     Name(String),
 }
 
+impl BadQuery {
+    pub(crate) fn value(name: &str, value: &str) -> Self {
+        Self::Value {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        }
+    }
+}
+
 impl Selection {
     /// Whether a flow with these ends is one of them.
     pub(crate) fn includes(&self, names: &Names, service: u32, ends: &Ends) -> bool {
         self.client.is_none_or(|peer| peer.includes(ends.client))
             && self
                 .frontend
-                .is_none_or(|peer| peer.includes(ends.frontend))
+                .is_none_or(|peer| ends.frontend.is_some_and(|at| peer.includes(at)))
             && self
                 .endpoint
                 .is_none_or(|peer| ends.endpoint.is_some_and(|at| peer.includes(at)))
@@ -119,7 +129,7 @@ impl Selection {
                 let all = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
                 let mut all = all.into_iter();
                 let found = all.find(|own| own.to_string().eq_ignore_ascii_case(value));
-                self.protocol = Some(found.ok_or_else(|| bad(name, value))?);
+                self.protocol = Some(found.ok_or_else(|| BadQuery::value(name, value))?);
             }
             _ => return Ok(false),
         }
@@ -163,7 +173,11 @@ impl FlowQuery {
         put(&mut query, "notes", self.notes.then_some(true));
         put(&mut query, "limit", (self.limit > 0).then_some(self.limit));
         let order = self.order.to_possible_value();
-        put(&mut query, "sort", order.as_ref().map(|own| own.get_name()));
+        put(
+            &mut query,
+            "sort",
+            order.as_ref().map(PossibleValue::get_name),
+        );
         query
     }
 }
@@ -183,19 +197,14 @@ pub(crate) fn put(query: &mut String, name: &str, value: Option<impl Display>) {
     }
 }
 
-fn bad(name: &str, value: &str) -> BadQuery {
-    BadQuery::Value {
-        name: name.to_owned(),
-        value: value.to_owned(),
-    }
-}
-
 pub(crate) fn parsed<T: FromStr>(name: &str, value: &str) -> Result<T, BadQuery> {
-    value.parse().map_err(|_unread| bad(name, value))
+    value
+        .parse()
+        .map_err(|_unread| BadQuery::value(name, value))
 }
 
 fn word<T: ValueEnum>(name: &str, value: &str) -> Result<T, BadQuery> {
-    T::from_str(value, true).map_err(|_unread| bad(name, value))
+    T::from_str(value, true).map_err(|_unread| BadQuery::value(name, value))
 }
 
 #[cfg(test)]

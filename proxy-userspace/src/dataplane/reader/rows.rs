@@ -13,6 +13,9 @@ use proxy_common::net::{Port, Proto};
 use super::{FamilyReader, ReadError, Reader, named};
 use crate::dataplane::syscall::Batch;
 
+/// A flow map of a family.
+type FlowMap<F> = Batch<<F as AbiFamily>::FlowKey, <F as AbiFamily>::Flow>;
+
 /// A flow, or a note of traffic that is no Service's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRow {
@@ -149,7 +152,7 @@ where
         Ok(())
     }
 
-    const fn tiers(&self) -> [(Tier, &Batch<F::FlowKey, F::Flow>); 2] {
+    const fn tiers(&self) -> [(Tier, &FlowMap<F>); 2] {
         [
             (Tier::Established, &self.flows),
             (Tier::HalfOpen, &self.half_open),

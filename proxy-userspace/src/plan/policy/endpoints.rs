@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::facts::Facts;
+use super::standing::Standing;
 use crate::model::{Endpoint, EndpointSlice, Family, ServicePort};
 use crate::plan::wanted::WantedEndpoint;
 
@@ -28,57 +29,97 @@ impl Endpoints {
         slices: &[Arc<EndpointSlice>],
         facts: &Facts,
     ) -> Self {
-        let merged = merged(port, family, slices);
-        let is_here = |endpoint: &Endpoint| endpoint.node.as_ref() == Some(&facts.node);
-        let all = || merged.values().map(|(_, endpoint)| *endpoint);
-        let any_ready = all().any(|endpoint| endpoint.ready);
-        let local_ready = all().any(|endpoint| endpoint.ready && is_here(endpoint));
-        let nearness = Nearness::of(all().filter(|endpoint| endpoint.ready), facts);
-
+        let judged = judged(port, family, slices, facts);
         let mut found = Self {
-            able: Vec::with_capacity(merged.len()),
+            able: Vec::with_capacity(judged.len()),
             idle: Vec::new(),
             has_any: false,
             has_local: false,
         };
-        for (&(addr, port), &(_, endpoint)) in &merged {
-            if !endpoint.ready && !endpoint.serving {
+        for judged in judged {
+            let Judged { addr, port, .. } = judged;
+            if judged.cluster == Standing::NotServing {
                 found.idle.push((addr, port));
                 continue;
             }
-            let is_local = is_here(endpoint);
-            // The two lists fall back to endpoints that end independently of one another.
-            let in_cluster = if any_ready {
-                endpoint.ready && nearness.includes(endpoint, facts)
-            } else {
-                is_ending(endpoint)
-            };
-            let stays = is_local
-                && if local_ready {
-                    endpoint.ready
-                } else {
-                    is_ending(endpoint)
-                };
+            let (in_cluster, in_local) = (judged.cluster.is_in(), judged.local.is_in());
             found.has_any |= in_cluster;
-            found.has_local |= stays;
+            found.has_local |= in_local;
             found.able.push(WantedEndpoint {
                 addr,
                 port,
-                is_local,
+                is_local: judged.is_local,
                 in_cluster,
-                in_local: stays,
+                in_local,
             });
         }
-        let by_place = |endpoint: &WantedEndpoint| (endpoint.addr, endpoint.port);
-        found.able.sort_unstable_by_key(by_place);
-        found.idle.sort_unstable();
         found
     }
 }
 
-/// Whether an endpoint ends and serves until then: it is used where none is ready.
-const fn is_ending(endpoint: &Endpoint) -> bool {
-    !endpoint.ready && endpoint.serving && endpoint.terminating
+/// An endpoint of a service port, with its place in both lists.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::plan) struct Judged<'a> {
+    pub(in crate::plan) addr: IpAddr,
+    pub(in crate::plan) port: u16,
+    /// Whether it runs on this node.
+    pub(in crate::plan) is_local: bool,
+    /// In the list for the policy `Cluster`, or why not.
+    pub(in crate::plan) cluster: Standing,
+    /// In the list for the policy `Local`, or why not.
+    pub(in crate::plan) local: Standing,
+    pub(in crate::plan) endpoint: &'a Endpoint,
+}
+
+/// All endpoints of a service port in order of address and port, with the lists that they are in
+/// and why: what is planned and what is told of it come from here.
+pub(in crate::plan) fn judged<'a>(
+    port: &ServicePort,
+    family: Family,
+    slices: &'a [Arc<EndpointSlice>],
+    facts: &Facts,
+) -> Vec<Judged<'a>> {
+    let merged = merged(port, family, slices);
+    let is_here = |endpoint: &Endpoint| endpoint.node.as_ref() == Some(&facts.node);
+    let all = || merged.values().map(|(_, endpoint)| *endpoint);
+    let any_ready = all().any(|endpoint| endpoint.ready);
+    let local_ready = all().any(|endpoint| endpoint.ready && is_here(endpoint));
+    let nearness = Nearness::of(all().filter(|endpoint| endpoint.ready), facts);
+    let judge = |(&(addr, port), &(_, endpoint))| {
+        let is_local = is_here(endpoint);
+        Judged {
+            addr,
+            port,
+            is_local,
+            // The two lists fall back to endpoints that end independently of one another.
+            cluster: standing(endpoint, any_ready, || nearness.standing(endpoint, facts)),
+            local: if is_local {
+                standing(endpoint, local_ready, || Standing::Ready)
+            } else {
+                Standing::Elsewhere
+            },
+            endpoint,
+        }
+    };
+    let mut judged: Vec<_> = merged.iter().map(judge).collect();
+    judged.sort_unstable_by_key(|own| (own.addr, own.port));
+    judged
+}
+
+/// The place of an endpoint in a list where another is ready, or none; what its hints say counts
+/// only if it is ready itself.
+fn standing(endpoint: &Endpoint, any_ready: bool, if_ready: impl FnOnce() -> Standing) -> Standing {
+    if endpoint.ready {
+        if_ready()
+    } else if !endpoint.serving {
+        Standing::NotServing
+    } else if any_ready {
+        Standing::OthersReady
+    } else if endpoint.terminating {
+        Standing::Fallback
+    } else {
+        Standing::NotReady
+    }
 }
 
 /// How near the endpoints of the list of the whole cluster have to be.
@@ -106,11 +147,16 @@ impl Nearness {
         }
     }
 
-    fn includes(self, endpoint: &Endpoint, facts: &Facts) -> bool {
+    /// The place of an endpoint that is ready.
+    fn standing(self, endpoint: &Endpoint, facts: &Facts) -> Standing {
+        let is_own_zone =
+            || (facts.zone.as_ref()).is_some_and(|own| endpoint.for_zones.contains(own));
         match self {
-            Self::Node => endpoint.for_nodes.contains(&facts.node),
-            Self::Zone => (facts.zone.as_ref()).is_some_and(|own| endpoint.for_zones.contains(own)),
-            Self::Cluster => true,
+            Self::Node if endpoint.for_nodes.contains(&facts.node) => Standing::HintsNode,
+            Self::Node => Standing::OtherNodes,
+            Self::Zone if is_own_zone() => Standing::HintsZone,
+            Self::Zone => Standing::OtherZones,
+            Self::Cluster => Standing::Ready,
         }
     }
 }
