@@ -44,7 +44,7 @@ pub use settings::Settings;
 pub use source::{Source4, Source6};
 
 /// Number of the map layout; any change of a shape or a meaning below raises it.
-pub const LAYOUT: u32 = 6;
+pub const LAYOUT: u32 = 7;
 
 /// Default capacities, in entries; each can be changed by a flag.
 pub mod capacity {

@@ -21,6 +21,10 @@ pub(crate) static FRONTENDS6: HashMap<FrontendKey6, Frontend> =
 #[map]
 pub(crate) static SETS: Array<Slot> = Array::with_max_entries(capacity::SET_SLOTS, BPF_F_MMAPABLE);
 
+/// One element for each of `SETS`.
+#[map]
+pub(crate) static DRAWS: Array<u64> = Array::with_max_entries(capacity::SET_SLOTS, BPF_F_MMAPABLE);
+
 #[map]
 pub(crate) static ENDPOINTS4: Array<Endpoint4> = Array::with_max_entries(capacity::ENDPOINTS, 0);
 #[map]

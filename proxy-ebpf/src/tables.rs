@@ -378,6 +378,14 @@ macro_rules! tables {
             }
 
             #[inline(always)]
+            fn count_draw(&mut self, element: u32) {
+                if let Some(count) = maps::DRAWS.get_ptr_mut(element) {
+                    // SAFETY: a live element of the array.
+                    unsafe { atomic::add(count, 1) };
+                }
+            }
+
+            #[inline(always)]
             fn picked(&mut self, endpoint: u32) {
                 if let Some(count) = maps::$picks.get_ptr_mut(endpoint) {
                     // SAFETY: a live element of the array.

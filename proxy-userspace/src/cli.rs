@@ -40,6 +40,11 @@ enum Command {
     Flows(look::FlowsArgs),
     /// Packets that did not get through, by reason, with what that means and what to look at next.
     Drops(look::DropsArgs),
+    /// Whether endpoints are drawn with equal odds, by what was counted: exit code 1 if the split of
+    /// a Service that is asked for is off.
+    Fairness(look::FairnessArgs),
+    /// Services, endpoints or clients with the most new flows, or the most flows.
+    Top(look::TopArgs),
     /// What happens to flows and packets, as it happens.
     Monitor(look::MonitorArgs),
     /// Where a packet goes, step by step, and why; nothing is sent or changed. Exit code 0 if an
@@ -67,6 +72,8 @@ impl Cli {
             Command::Devices(args) => look::devices(&args),
             Command::Flows(args) => look::flows(&args),
             Command::Drops(args) => look::drops(&args),
+            Command::Fairness(args) => look::fairness(&args),
+            Command::Top(args) => look::top(&args),
             Command::Monitor(args) => look::monitor(&args),
             Command::Explain(args) => look::explain(&args),
             Command::Why(args) => look::why(&args),

@@ -1,13 +1,14 @@
 //! The control socket: what commands ask a running controller, over HTTP and JSON.
 //!
 //! `GET /v1/status`, `/v1/services`, `/v1/endpoints`, `/v1/devices`, `/v1/counters`, `/v1/flows`,
-//! `/v1/monitor`, `/v1/explain` and `/v1/why`; nothing can be changed by it. The state is asked of
-//! the tasks that own it, counts are read from the maps.
+//! `/v1/monitor`, `/v1/explain`, `/v1/why`, `/v1/fairness`, `/v1/top` and `/v1/metrics`; nothing can
+//! be changed by it. The state is asked of the tasks that own it, counts are read from the maps.
 
 mod answer;
 pub mod api;
 mod body;
 mod client;
+mod fairness;
 mod flows;
 mod http;
 mod listing;
@@ -15,15 +16,18 @@ mod monitor;
 mod names;
 mod peer;
 mod socket;
+mod top;
 
 pub use answer::{Ask, Facts, LastChange, TableState};
-pub use client::{ClientError, follow, get};
+pub use client::{ClientError, follow, get, get_within};
+pub use fairness::{PortDraws, SetDraws, TotalDraws};
 pub use flows::{BadQuery, FlowOrder, FlowQuery, Selection, unnamed_flows};
 pub use listing::Scope;
 pub(crate) use listing::{Counts, endpoints, services};
 pub use monitor::Wanted;
 pub use peer::{BadPeer, Peer};
 pub use socket::{BindError, ControlSocket};
+pub use top::{BadTop, TopBy, TopQuery};
 
 use std::sync::Arc;
 

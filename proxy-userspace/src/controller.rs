@@ -4,6 +4,7 @@
 //! one keeps the nftables tables. They share nothing but channels.
 
 mod devices;
+mod draws;
 mod locals;
 mod objects;
 mod sweep;

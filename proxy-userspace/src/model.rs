@@ -99,6 +99,19 @@ impl From<Protocol> for Proto {
     }
 }
 
+impl TryFrom<Proto> for Protocol {
+    type Error = Proto;
+
+    fn try_from(proto: Proto) -> Result<Self, Proto> {
+        match proto {
+            Proto::TCP => Ok(Self::Tcp),
+            Proto::UDP => Ok(Self::Udp),
+            Proto::SCTP => Ok(Self::Sctp),
+            other => Err(other),
+        }
+    }
+}
+
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -20,6 +20,7 @@ mod bits;
 mod claims;
 mod detector;
 mod diff;
+mod drawn;
 mod family;
 mod frontends;
 mod ids;
@@ -46,6 +47,7 @@ use std::time::Duration;
 use proxy_common::abi::{Detector, capacity};
 
 pub use account::{Account, Claimed, EndpointAccount, PortAccount};
+pub use drawn::{DrawnSet, Left, PortSets};
 pub use notice::Notice;
 pub use op::{Bitmap, Op, Record, Socket};
 pub use policy::Standing;
@@ -112,6 +114,8 @@ pub struct Outcome {
     pub notices: Vec<(ObjectName, Notice)>,
     /// How many service ports of a former run were given up.
     pub retired: usize,
+    /// Sets that nobody begins to draw from once that is done.
+    pub left: Vec<Left>,
 }
 
 /// How much is planned.
@@ -205,6 +209,7 @@ impl Plan {
         let mut outcome = self.replan(dirty, now);
         outcome.retired = self.ports.retire();
         outcome.ops.append(&mut self.ports.drain());
+        outcome.left.append(&mut self.ports.take_left());
         outcome
     }
 
@@ -277,6 +282,11 @@ impl Plan {
             .collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all
+    }
+
+    /// The sets of all Services, in order of their names.
+    pub fn sets(&self) -> Vec<PortSets> {
+        drawn::port_sets(&self.ports)
     }
 
     /// All Services that are declared, in no order.
@@ -399,6 +409,7 @@ impl Plan {
             self.report(&name, notices, &mut outcome);
         }
         outcome.ops = self.ports.drain();
+        outcome.left = self.ports.take_left();
         outcome
     }
 

@@ -32,6 +32,7 @@ mod network {
     mod explaining;
     mod external;
     mod external_conflicts;
+    mod fairness;
     mod flips;
     mod flow_table;
     mod foreign;
@@ -72,6 +73,7 @@ mod network {
     mod sharing;
     mod silence;
     mod source_ranges;
+    mod top;
     mod traffic;
     mod tunnel;
     mod udp_stale;

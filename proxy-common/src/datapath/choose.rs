@@ -53,6 +53,9 @@ pub fn choose_for<F: Family, T: Tables<F>>(
             let Some((slot, _)) = drawn(tables, set, frontend.service, index) else {
                 continue;
             };
+            // Draws and not flows: whoever comes back to the endpoint that it had draws nothing, and
+            // a draw that another CPU's is preferred to was as fair as that one.
+            tables.count_draw(set.base().wrapping_add(index));
             work.index = slot;
             if has_affinity {
                 tables.part(Part::Remember, work);

@@ -76,6 +76,8 @@ pub struct MemoryTables {
     pub v6: FamilyMaps<V6>,
     /// The set array.
     pub sets: Vec<Slot>,
+    /// Draws per element of the set array.
+    pub draws: HashMap<u32, u64>,
     /// Bitmap of frontend addresses.
     pub frontend_bits: Vec<u64>,
     /// Bitmap of endpoint addresses.
@@ -111,6 +113,7 @@ impl MemoryTables {
             v4: FamilyMaps::default(),
             v6: FamilyMaps::default(),
             sets: Vec::new(),
+            draws: HashMap::new(),
             frontend_bits: vec![0; WORDS as usize],
             endpoint_bits: vec![0; WORDS as usize],
             detector: bytemuck::Zeroable::zeroed(),
@@ -321,6 +324,10 @@ impl<F: Stored> Tables<F> for MemoryTables {
     fn pick_port(&mut self) -> Port {
         let offset = lottery::below(&mut self.random, self.settings.rewrite_count);
         Port::new((self.settings.rewrite_low + offset) as u16)
+    }
+
+    fn count_draw(&mut self, element: u32) {
+        *self.draws.entry(element).or_default() += 1;
     }
 
     fn picked(&mut self, endpoint: u32) {

@@ -118,6 +118,8 @@ pub trait Tables<F: Family> {
     fn pick(&mut self, n: u32) -> u32;
     /// Draws a source port for rewriting.
     fn pick_port(&mut self) -> Port;
+    /// Counts a draw of this element of the set array.
+    fn count_draw(&mut self, element: u32);
     /// Counts a new flow to this element of the endpoint array.
     fn picked(&mut self, endpoint: u32);
     /// Counts an event.

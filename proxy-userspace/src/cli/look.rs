@@ -5,15 +5,18 @@ mod devices;
 mod drops;
 mod endpoints;
 mod explain;
+mod fairness;
 mod flows;
 mod maps;
 mod monitor;
 mod output;
 mod services;
 mod status;
+mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
@@ -24,9 +27,11 @@ use output::{Format, note};
 pub(super) use devices::execute as devices;
 pub(super) use drops::{DropsArgs, execute as drops};
 pub(super) use explain::{ExplainArgs, WhyArgs, explain, why};
+pub(super) use fairness::{FairnessArgs, execute as fairness};
 pub(super) use flows::{FlowsArgs, execute as flows};
 pub(super) use monitor::{MonitorArgs, execute as monitor};
 pub(super) use status::execute as status;
+pub(super) use top::{TopArgs, execute as top};
 
 /// Where to look, and how to print.
 #[derive(Debug, clap::Args)]
@@ -166,7 +171,17 @@ fn ask_or<T: DeserializeOwned>(
     target: &str,
     instead: &str,
 ) -> Result<Result<T, ExitCode>> {
-    match control::get(&view.control_socket, target) {
+    ask_within(view, target, instead, Duration::ZERO)
+}
+
+/// The same where the controller takes so long on purpose.
+fn ask_within<T: DeserializeOwned>(
+    view: &View,
+    target: &str,
+    instead: &str,
+    time: Duration,
+) -> Result<Result<T, ExitCode>> {
+    match control::get_within(&view.control_socket, target, time) {
         Ok(answer) => Ok(Ok(answer)),
         Err(error @ ClientError::NotRunning { .. }) => {
             let error = anyhow::Error::new(error);
@@ -176,6 +191,9 @@ fn ask_or<T: DeserializeOwned>(
         Err(error) => Err(error).context("cannot ask the controller"),
     }
 }
+
+/// What to do where only a controller can answer.
+const START: &str = "start one with `kube-lottery run`";
 
 /// The exit code where nobody answers.
 const NOT_RUNNING: u8 = 2;

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use super::api::explain::{Explanation, Why};
 use super::api::{self, DeviceState, Kind, List};
 use super::body::Pieces;
+use super::fairness::{self, TotalDraws};
 use super::flows::{self, FlowQuery};
 use super::listing::{Counts, Scope, endpoints, services};
 use super::monitor::{Listener, Wanted};
@@ -19,6 +20,7 @@ use crate::dataplane::reader::now;
 use crate::dataplane::{Capacities, Private, ReadError, Reader};
 use crate::explain::{BadQuestion, DrawError, Question, Run, Scene, WhyQuestion};
 use crate::manifests::Standing;
+use crate::metrics;
 use crate::model::{Family, ObjectName};
 use crate::netfilter;
 use crate::plan::{ServiceView, Summary};
@@ -30,6 +32,8 @@ pub enum Ask {
     State(oneshot::Sender<TableState>),
     /// What is planned for Services.
     Services(Scope, oneshot::Sender<Vec<ServiceView>>),
+    /// How draws fell.
+    Draws(oneshot::Sender<TotalDraws>),
     /// All that concerns one packet.
     Explain(Question, oneshot::Sender<io::Result<Scene>>),
     /// Which Service an address and port belong to.
@@ -222,6 +226,16 @@ impl Answers {
         })
     }
 
+    pub(super) async fn fairness(&self, scope: &Scope) -> Result<api::Fairness, AnswerError> {
+        let draws = self.ask(Ask::Draws).await?;
+        Ok(fairness::report(&draws, scope))
+    }
+
+    pub(super) async fn metrics(&self) -> Result<String, AnswerError> {
+        let draws = self.ask(Ask::Draws).await?;
+        Ok(metrics::text(&fairness::figures(&draws)))
+    }
+
     pub(super) fn devices(&self) -> List<api::Device> {
         List {
             kind: Kind::new("DeviceList"),
@@ -253,7 +267,7 @@ impl Answers {
         Ok((views, counts))
     }
 
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         question: impl FnOnce(oneshot::Sender<T>) -> Ask,
     ) -> Result<T, AnswerError> {
@@ -265,7 +279,7 @@ impl Answers {
 }
 
 /// Reading whole maps takes milliseconds, which the other tasks must not wait for.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
 ) -> Result<T, AnswerError> {
     let done = tokio::task::spawn_blocking(read).await;
@@ -330,32 +344,40 @@ fn maps(
     flows: Option<[(u64, u64); 2]>,
 ) -> Vec<api::Map> {
     let limits = capacities.limits;
-    let mut maps = Vec::new();
-    let mut add = |name: &str, entries: [Option<u64>; 2], max: [u32; 2]| {
-        for ((family, entries), max) in Family::ALL.into_iter().zip(entries).zip(max) {
-            maps.push(api::Map {
-                name: name.to_owned(),
-                family: family.to_string(),
-                entries,
-                max_entries: max.into(),
-            });
-        }
-    };
     let known = |entries: [usize; 2]| entries.map(|entries| Some(entries as u64));
+    let mut maps = of_families("frontends", known(state.frontends), [limits.frontends; 2]);
+    let endpoints = of_families("endpoints", known(state.endpoints), [limits.endpoints; 2]);
+    maps.extend(endpoints);
+    maps.extend(flow_maps(capacities, flows));
+    maps
+}
+
+/// How full the flow tables are.
+pub(super) fn flow_maps(capacities: &Capacities, flows: Option<[(u64, u64); 2]>) -> Vec<api::Map> {
     let halved = |entries: u32| [entries, (entries / 2).max(1)];
-    add("frontends", known(state.frontends), [limits.frontends; 2]);
-    add("endpoints", known(state.endpoints), [limits.endpoints; 2]);
     let of = |pick: fn((u64, u64)) -> u64| match flows {
         Some(flows) => flows.map(|entries| Some(pick(entries))),
         None => [None; 2],
     };
-    add("flows", of(|(flows, _)| flows), halved(capacities.flows));
-    add(
+    let mut maps = of_families("flows", of(|(flows, _)| flows), halved(capacities.flows));
+    let half_open = of(|(_, half)| half);
+    maps.extend(of_families(
         "half-open",
-        of(|(_, half)| half),
+        half_open,
         halved(capacities.half_open),
-    );
+    ));
     maps
+}
+
+fn of_families(name: &str, entries: [Option<u64>; 2], max: [u32; 2]) -> Vec<api::Map> {
+    let all = Family::ALL.into_iter().zip(entries).zip(max);
+    all.map(|((family, entries), max)| api::Map {
+        name: name.to_owned(),
+        family: family.to_string(),
+        entries,
+        max_entries: max.into(),
+    })
+    .collect()
 }
 
 /// What is wrong with what is declared.

@@ -3,11 +3,15 @@
 mod device;
 mod event;
 pub mod explain;
+mod fairness;
 mod flow;
+mod top;
 
 pub use device::{Device, DeviceNotice, DeviceState, Devices};
 pub use event::{Event, Line, Lost};
+pub use fairness::{EndpointSplit, Fairness, FormerSets, PortSplit, ServiceSplit, SetSplit};
 pub use flow::{Flow, FlowList, FlowState};
+pub use top::{Top, TopRow};
 
 use proxy_common::abi;
 use serde::{Deserialize, Serialize};

@@ -37,7 +37,16 @@ pub enum ClientError {
 
 /// Gets what is at `target` on the control socket at `socket`.
 pub fn get<T: DeserializeOwned>(socket: &Path, target: &str) -> Result<T, ClientError> {
-    let answer = ask(socket, target).map_err(|source| ClientError::NotRunning {
+    get_within(socket, target, Duration::ZERO)
+}
+
+/// The same where the controller takes so long on purpose.
+pub fn get_within<T: DeserializeOwned>(
+    socket: &Path,
+    target: &str,
+    time: Duration,
+) -> Result<T, ClientError> {
+    let answer = ask(socket, target, time).map_err(|source| ClientError::NotRunning {
         path: socket.into(),
         source,
     })?;
@@ -45,8 +54,9 @@ pub fn get<T: DeserializeOwned>(socket: &Path, target: &str) -> Result<T, Client
 }
 
 /// What comes back. A controller that is there and says nothing is as good as none.
-fn ask(socket: &Path, target: &str) -> io::Result<Vec<u8>> {
+fn ask(socket: &Path, target: &str, time: Duration) -> io::Result<Vec<u8>> {
     let mut stream = begin(socket, target)?;
+    stream.set_read_timeout(Some(PATIENCE + time))?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     if answer.is_empty() {

@@ -21,6 +21,8 @@ use super::flows::FlowQuery;
 use super::listing::Scope;
 use super::monitor::Wanted;
 use super::socket::ControlSocket;
+use super::top::TopQuery;
+use crate::metrics::CONTENT_TYPE as METRICS;
 
 /// How long a peer may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -69,6 +71,7 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Bod
     let query = request.uri().query().unwrap_or_default();
     let scope = Scope::from_query(query);
     let full = |body| Either::Left(Full::new(body));
+    let mut form = JSON;
     let answer = match request.uri().path() {
         "/v1/status" => answers
             .status(scope.flows)
@@ -88,16 +91,26 @@ async fn respond(request: &Request<Incoming>, answers: &Answers) -> Response<Bod
             Ok(wanted) => answers.monitor(wanted).await.map(Either::Right),
             Err(error) => return failure(StatusCode::BAD_REQUEST, &error.to_string()),
         },
+        "/v1/fairness" => answers.fairness(&scope).await.map(|all| full(body(&all))),
+        "/v1/top" => match TopQuery::from_query(query) {
+            Ok(query) => answers.top(scope, query).await.map(|all| full(body(&all))),
+            Err(error) => return failure(StatusCode::BAD_REQUEST, &error.to_string()),
+        },
+        "/v1/metrics" => {
+            form = METRICS;
+            answers.metrics().await.map(|text| full(text.into()))
+        }
         path => {
             let known = format!(
                 "there is no {path}; there are /v1/status, /v1/services, /v1/endpoints, \
-                /v1/devices, /v1/counters, /v1/flows, /v1/monitor, /v1/explain and /v1/why"
+                /v1/devices, /v1/counters, /v1/flows, /v1/monitor, /v1/explain, /v1/why, \
+                /v1/fairness, /v1/top and /v1/metrics"
             );
             return failure(StatusCode::NOT_FOUND, &known);
         }
     };
     match answer {
-        Ok(body) => response(StatusCode::OK, body),
+        Ok(body) => response(StatusCode::OK, form, body),
         Err(error @ AnswerError::Stopping) => {
             failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
         }
@@ -113,7 +126,7 @@ fn failure(status: StatusCode, message: &str) -> Response<Body> {
         kind: api::Kind::new("Failure"),
         message: message.to_owned(),
     };
-    response(status, Either::Left(Full::new(body(&failure))))
+    response(status, JSON, Either::Left(Full::new(body(&failure))))
 }
 
 fn body(answer: &impl Serialize) -> Bytes {
@@ -121,10 +134,12 @@ fn body(answer: &impl Serialize) -> Bytes {
     serde_json::to_vec(answer).unwrap_or_default().into()
 }
 
-fn response(status: StatusCode, body: Body) -> Response<Body> {
+fn response(status: StatusCode, form: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
+    let form = HeaderValue::from_static(form);
+    response.headers_mut().insert(CONTENT_TYPE, form);
     response
 }
+
+const JSON: &str = "application/json";

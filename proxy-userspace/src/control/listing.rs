@@ -56,25 +56,49 @@ impl Scope {
     }
 }
 
+/// New flows by slot, of IPv4 and IPv6.
+#[derive(Debug, Default)]
+pub(super) struct Picks([Vec<u64>; 2]);
+
+impl Picks {
+    pub(super) fn read(reader: &Reader) -> Result<Self, ReadError> {
+        Ok(Self([reader.picks(Family::V4)?, reader.picks(Family::V6)?]))
+    }
+
+    /// What came since an earlier reading. A slot that counts anew has changed hands: all of it came
+    /// since.
+    pub(super) fn since(mut self, before: &Self) -> Self {
+        for (own, earlier) in self.0.iter_mut().zip(&before.0) {
+            for (count, earlier) in own.iter_mut().zip(earlier) {
+                *count = count.checked_sub(*earlier).unwrap_or(*count);
+            }
+        }
+        self
+    }
+}
+
 /// What was counted of endpoints.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// New flows by slot, of IPv4 and IPv6.
-    picks: [Vec<u64>; 2],
+    picks: Picks,
     /// Live flows by service port number and where the endpoint listens.
     flows: HashMap<(u32, SocketAddr), u64>,
 }
 
 impl Counts {
     pub(crate) fn read(reader: &Reader, now: u32) -> Result<Self, ReadError> {
-        Ok(Self {
-            picks: [reader.picks(Family::V4)?, reader.picks(Family::V6)?],
-            flows: reader.flows(now)?.by_endpoint,
-        })
+        Ok(Self::of(
+            Picks::read(reader)?,
+            reader.flows(now)?.by_endpoint,
+        ))
     }
 
-    fn picks(&self, endpoint: &EndpointView) -> u64 {
-        let [v4, v6] = &self.picks;
+    pub(super) const fn of(picks: Picks, flows: HashMap<(u32, SocketAddr), u64>) -> Self {
+        Self { picks, flows }
+    }
+
+    pub(super) fn picks(&self, endpoint: &EndpointView) -> u64 {
+        let Picks([v4, v6]) = &self.picks;
         let picks = match endpoint.addr {
             IpAddr::V4(_) => v4,
             IpAddr::V6(_) => v6,
@@ -83,7 +107,7 @@ impl Counts {
         slot.copied().unwrap_or_default()
     }
 
-    fn flows(&self, port: &PortView, endpoint: &EndpointView) -> u64 {
+    pub(super) fn flows(&self, port: &PortView, endpoint: &EndpointView) -> u64 {
         let at = SocketAddr::new(endpoint.addr, endpoint.port);
         let known = port.number.and_then(|number| self.flows.get(&(number, at)));
         known.copied().unwrap_or_default()

@@ -9,6 +9,7 @@ use proxy_common::abi::Settings;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
+use super::draws::Draws;
 use super::locals::Locals;
 use crate::control::{Ask, LastChange, TableState};
 use crate::dataplane::reader::now;
@@ -41,6 +42,7 @@ pub(super) struct Objects {
     standing: Standing,
     last_change: Option<LastChange>,
     bursts: Bursts,
+    draws: Draws,
     /// Whether all that is declared was known once: nothing of a former run is left then.
     is_complete: bool,
     /// Whether it was said that it is not so yet.
@@ -85,6 +87,7 @@ impl Objects {
             standing: Standing::default(),
             last_change: None,
             bursts: Bursts::default(),
+            draws: Draws::default(),
             is_complete: false,
             is_warned: false,
             is_node_gone: false,
@@ -147,6 +150,7 @@ impl Objects {
     fn answer(&self, ask: Ask) {
         // Whoever asked may have gone away.
         match ask {
+            Ask::Draws(answer) => drop(answer.send(self.draws.read(&self.plan, &self.tables))),
             Ask::State(answer) => drop(answer.send(self.state())),
             Ask::Services(scope, answer) => {
                 drop(answer.send(self.plan.view(|name| scope.includes(name))));
@@ -343,6 +347,7 @@ impl Objects {
             }
         }
         self.apply(outcome.ops);
+        self.draws.close(&outcome.left, &self.tables);
     }
 
     fn apply(&mut self, ops: Vec<Op>) {

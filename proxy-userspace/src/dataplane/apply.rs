@@ -55,6 +55,7 @@ enum Target {
     ReverseGone(Family),
     Bits(Bitmap),
     Sets,
+    Draws,
     Frontends(Family),
     FrontendsGone(Family),
 }
@@ -71,6 +72,7 @@ impl Target {
             Op::ReverseGone { endpoint } => Self::ReverseGone(endpoint.family()),
             Op::Bits { bitmap, .. } => Self::Bits(*bitmap),
             Op::Set { .. } => Self::Sets,
+            Op::ResetDraws { .. } => Self::Draws,
             Op::Frontend { at, .. } => Self::Frontends(at.family()),
             Op::FrontendGone { at } => Self::FrontendsGone(at.family()),
         }
@@ -85,7 +87,7 @@ impl Target {
             | Self::ReverseGone(family)
             | Self::Frontends(family)
             | Self::FrontendsGone(family) => Some(family),
-            Self::Detector | Self::Sources | Self::Bits(_) | Self::Sets => None,
+            Self::Detector | Self::Sources | Self::Bits(_) | Self::Sets | Self::Draws => None,
         }
     }
 }
@@ -118,10 +120,12 @@ fn apply_run(tables: &mut Tables, target: Target, run: Vec<Op>, failures: &mut V
         }
         (None, _) => {
             for op in run {
-                let Op::Set { base, slots } = &op else {
-                    continue;
+                let is_done = match &op {
+                    Op::Set { base, slots } => tables.sets.write(*base, slots),
+                    Op::ResetDraws { base, len } => tables.draws.reset(*base, *len),
+                    _ => continue,
                 };
-                if !tables.sets.write(*base, slots) {
+                if !is_done {
                     let error = io::ErrorKind::InvalidInput.into();
                     failures.push(Failure { op, error });
                 }
@@ -222,7 +226,7 @@ fn apply_family<F: Layout>(
                 tables.frontends.delete_batch(keys)
             });
         }
-        Target::Detector | Target::Sources | Target::Bits(_) | Target::Sets => {}
+        Target::Detector | Target::Sources | Target::Bits(_) | Target::Sets | Target::Draws => {}
     }
 }
 

@@ -157,9 +157,14 @@ pub enum LoadError {
         /// Why.
         source: MapError,
     },
-    /// The set array cannot be mapped into memory.
-    #[error("cannot share the memory of map SETS")]
-    Share(#[source] io::Error),
+    /// A map cannot be mapped into memory.
+    #[error("cannot share the memory of map {map}")]
+    Share {
+        /// The map.
+        map: &'static str,
+        /// Why.
+        source: io::Error,
+    },
     /// A map cannot be read.
     #[error(transparent)]
     Reader(#[from] ReadError),

@@ -193,29 +193,28 @@ impl<V: Pod> Elements<V> {
     }
 }
 
-/// The set array, in memory that the kernel shares.
-pub struct Sets {
+/// An array map of 64-bit words, in memory that the kernel shares.
+struct SharedArray {
     words: SharedWords,
     len: u32,
     /// Keeps the map open.
-    _map: Array<MapData, Plain<Slot>>,
+    _map: Array<MapData, u64>,
 }
 
-impl Sets {
-    const NAME: &str = "SETS";
-
-    pub(super) fn take(maps: &mut impl Maps) -> Result<Self, LoadError> {
-        let map = maps.take(Self::NAME)?;
+impl SharedArray {
+    fn take(maps: &mut impl Maps, name: &'static str) -> Result<Self, LoadError> {
+        let map = maps.take(name)?;
         let Map::Array(data) = &map else {
-            return Err(LoadError::NoMap(Self::NAME.to_owned()));
+            return Err(LoadError::NoMap(name.to_owned()));
         };
         let info = data.info().map_err(|source| LoadError::Map {
-            map: Self::NAME.to_owned(),
+            map: name.to_owned(),
             source,
         })?;
         let len = info.max_entries();
-        let words = SharedWords::new(data.fd().as_fd(), len).map_err(LoadError::Share)?;
-        let map = typed(map, Self::NAME, Array::try_from)?;
+        let words = SharedWords::new(data.fd().as_fd(), len)
+            .map_err(|source| LoadError::Share { map: name, source })?;
+        let map = typed(map, name, Array::try_from)?;
         Ok(Self {
             words,
             len,
@@ -223,24 +222,65 @@ impl Sets {
         })
     }
 
+    fn write(&self, base: u32, words: impl ExactSizeIterator<Item = u64>) -> bool {
+        let end = u64::from(base) + words.len() as u64;
+        end <= u64::from(self.len) && self.words.write(base, words)
+    }
+
+    fn get(&self, index: u32) -> Option<u64> {
+        self.words.read(index).filter(|_| index < self.len)
+    }
+}
+
+/// The set array.
+pub struct Sets(SharedArray);
+
+impl Sets {
+    pub(super) fn take(maps: &mut impl Maps) -> Result<Self, LoadError> {
+        SharedArray::take(maps, "SETS").map(Self)
+    }
+
     /// Writes consecutive slots; whether they lie in the array.
     pub fn write(&self, base: u32, slots: &[Slot]) -> bool {
-        let end = u64::from(base) + slots.len() as u64;
-        end <= u64::from(self.len)
-            && self
-                .words
-                .write(base, slots.iter().map(|slot| bytemuck::cast(*slot)))
+        let words = slots.iter().map(|slot| bytemuck::cast(*slot));
+        self.0.write(base, words)
     }
 
     /// All slots.
     pub(super) fn read(&self) -> Vec<Slot> {
-        (0..self.len).filter_map(|index| self.get(index)).collect()
+        (0..self.0.len)
+            .filter_map(|index| self.get(index))
+            .collect()
     }
 
     /// The slot at an index.
     pub fn get(&self, index: u32) -> Option<Slot> {
-        let word = self.words.read(index).filter(|_| index < self.len)?;
-        Some(bytemuck::cast(word))
+        self.0.get(index).map(bytemuck::cast)
+    }
+}
+
+/// How often each element of the set array was drawn.
+pub struct Draws(SharedArray);
+
+impl Draws {
+    pub(super) fn take(maps: &mut impl Maps) -> Result<Self, LoadError> {
+        SharedArray::take(maps, "DRAWS").map(Self)
+    }
+
+    /// The counts of consecutive elements, as far as they lie in the array.
+    pub fn of(&self, base: u32, len: u32) -> Vec<u64> {
+        let all = base..base.saturating_add(len);
+        all.map_while(|index| self.0.get(index)).collect()
+    }
+
+    /// Replaces the count of one element; whether it lies in the array.
+    pub fn set(&self, index: u32, count: u64) -> bool {
+        self.0.write(index, std::iter::once(count))
+    }
+
+    /// Starts counting consecutive elements anew; whether they lie in the array.
+    pub fn reset(&self, base: u32, len: u32) -> bool {
+        self.0.write(base, std::iter::repeat_n(0, len as usize))
     }
 }
 

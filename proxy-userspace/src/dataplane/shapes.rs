@@ -73,6 +73,7 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
     let mut all = vec![
         array::<Meta>("META", Group::Meta, 1),
         array::<Slot>("SETS", Group::Tables, 0),
+        array::<u64>("DRAWS", Group::Tables, 0),
         array::<u64>("VIP_BITS", Group::Tables, bits::WORDS),
         array::<u64>("ENDPOINT_BITS", Group::Tables, bits::WORDS),
         array::<u32>("TRACES", Group::Flows, bits::TRACES),
@@ -108,7 +109,7 @@ pub(super) fn shapes(capacities: &Capacities) -> Vec<Shape> {
         if let Some(entries) = entries.get(shape.name) {
             shape.entries = *entries;
         }
-        if shape.name == "SETS" {
+        if ["SETS", "DRAWS"].contains(&shape.name) {
             shape.flags = MMAPABLE;
         }
     }
@@ -185,7 +186,7 @@ mod tests {
     fn every_map_has_a_name_of_its_own_and_room() {
         let all = shapes(&Capacities::default());
         let names: std::collections::HashSet<_> = all.iter().map(|shape| shape.name).collect();
-        assert_eq!(25, names.len());
+        assert_eq!(26, names.len());
         assert!(all.iter().all(|shape| shape.entries > 0), "{all:?}");
     }
 }

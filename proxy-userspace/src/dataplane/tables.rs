@@ -12,7 +12,7 @@ use proxy_common::abi::{
 
 use super::kill::KillPoint;
 use super::load::LoadError;
-use super::maps::{Counters, Elements, Maps, Sets, Table, Trie};
+use super::maps::{Counters, Draws, Elements, Maps, Sets, Table, Trie};
 use super::pins::Place;
 use crate::plan::Limits;
 
@@ -42,7 +42,7 @@ impl Default for Capacities {
 
 impl Capacities {
     /// Each map that has a capacity of its own, by name.
-    pub(super) fn by_map(&self) -> [(&'static str, u32); 19] {
+    pub(super) fn by_map(&self) -> [(&'static str, u32); 20] {
         let Limits {
             frontends,
             endpoints,
@@ -61,6 +61,7 @@ impl Capacities {
             ("REVERSE4", reverse),
             ("REVERSE6", reverse),
             ("SETS", set_slots),
+            ("DRAWS", set_slots),
             ("SOURCES4", sources),
             ("SOURCES6", sources),
             ("AFFINITY4", capacity::AFFINITY),
@@ -83,6 +84,8 @@ pub struct Tables {
     pub v6: FamilyTables<V6>,
     /// The sets of both families.
     pub sets: Sets,
+    /// How often each element of the sets was drawn.
+    pub draws: Draws,
     /// Addresses of frontends.
     pub frontend_bits: Elements<u64>,
     /// Addresses of endpoints.
@@ -191,6 +194,7 @@ impl Tables {
             v4: FamilyTables::take(ebpf, "4")?,
             v6: FamilyTables::take(ebpf, "6")?,
             sets: Sets::take(ebpf)?,
+            draws: Draws::take(ebpf)?,
             frontend_bits: Elements::take(ebpf, "VIP_BITS")?,
             endpoint_bits: Elements::take(ebpf, "ENDPOINT_BITS")?,
             detector: Elements::take(ebpf, "DETECTOR")?,

@@ -111,6 +111,13 @@ pub enum Op {
         /// Which element.
         slot: u32,
     },
+    /// Starts counting the draws from a region of the set array anew.
+    ResetDraws {
+        /// First element.
+        base: u32,
+        /// How many elements.
+        len: u32,
+    },
     /// Forgets which endpoints the clients of a service port had.
     ForgetClients {
         /// Which map.

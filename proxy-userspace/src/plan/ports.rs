@@ -7,6 +7,7 @@ mod windows;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proxy_common::abi::{Detector, Frontend};
@@ -16,6 +17,7 @@ use super::bits::Bits;
 use super::claims::{Claim, Claims};
 use super::detector::Detection;
 use super::diff::Held;
+use super::drawn::{Left, PortSets};
 use super::family::PerFamily;
 use super::frontends::Frontends;
 use super::ids::{Numbers, Slots};
@@ -45,6 +47,7 @@ pub(super) struct Ports {
     endpoint_bits: Bits,
     detection: Detection,
     steps: Steps,
+    left: Vec<Left>,
     former: adopt::Former,
 }
 
@@ -88,6 +91,7 @@ impl Ports {
             endpoint_bits: Bits::new(Bitmap::Endpoints),
             detection: Detection::default(),
             steps: Steps::default(),
+            left: Vec::new(),
             former: adopt::Former::default(),
         }
     }
@@ -193,6 +197,29 @@ impl Ports {
         ops
     }
 
+    /// The sets that were left since the last call.
+    pub(super) fn take_left(&mut self) -> Vec<Left> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// The sets of the service ports that Services have.
+    pub(super) fn sets(&self) -> impl Iterator<Item = PortSets> {
+        let named = self.by_service.iter();
+        let named =
+            named.flat_map(|(name, own)| own.iter().map(move |(key, number)| (name, key, number)));
+        named.filter_map(|(service, key, number)| {
+            let port = self.by_number.get(number)?;
+            Some(PortSets {
+                service: service.clone(),
+                name: Arc::clone(&key.name),
+                protocol: key.proto.try_into().ok()?,
+                family: key.family,
+                number: *number,
+                sets: port.windows.drawn(&port.endpoints),
+            })
+        })
+    }
+
     pub(super) fn applied(&mut self, now: Duration) {
         self.regions.applied(now);
         self.slots.v4.applied(now);
@@ -220,6 +247,12 @@ impl Ports {
                 Bitmap::Frontends => self.frontend_bits.op(word),
                 Bitmap::Endpoints => self.endpoint_bits.op(word),
             }),
+            // From whenever it is done on, all counts are draws from one set.
+            Op::ResetDraws { base, .. } => {
+                let mut windows = self.by_number.values().map(|port| &port.windows);
+                let is_used = windows.any(|windows| windows.at(base).is_some());
+                is_used.then(|| op.clone())
+            }
             Op::Set { base, .. } => {
                 let slots = self.by_number.iter().find_map(|(number, port)| {
                     let list = port.windows.at(base)?;

@@ -69,6 +69,8 @@ pub(super) struct Tables {
     pub(super) frontends: HashMap<Socket, Frontend>,
     pub(super) records: HashMap<(Family, u32), Record>,
     pub(super) sets: HashMap<u32, Slot>,
+    /// Elements of the set array whose draws are counted from zero.
+    pub(super) reset: HashSet<u32>,
     pub(super) reverse: HashMap<Socket, Vec<(IpAddr, u16)>>,
     pub(super) bits: HashMap<(Bitmap, u32), u64>,
     pub(super) sources: HashSet<(u32, IpNet)>,
@@ -101,6 +103,7 @@ impl Tables {
     pub(super) fn apply(&mut self, op: &Op) {
         match op.clone() {
             Op::ResetPicks { .. } => {}
+            Op::ResetDraws { base, len } => self.reset.extend(base..base + len),
             Op::ForgetClients { service, .. } => {
                 self.forgotten.push(service);
             }
@@ -136,6 +139,7 @@ impl Tables {
             }
             Op::Set { base, slots } => {
                 for (at, slot) in (base..).zip(slots) {
+                    assert!(self.reset.remove(&at), "{at} has another set's draws");
                     self.sets.insert(at, slot);
                 }
             }

@@ -181,6 +181,7 @@ fn one_endpoint_less_is_one_set_one_switch_one_farewell() {
         .ops;
     match &*ops {
         [
+            Op::ResetDraws { base: 3, len: 2 },
             Op::Set { base, slots },
             Op::Frontend { value, .. },
             Op::Endpoint { slot: dead, record },

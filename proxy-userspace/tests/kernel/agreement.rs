@@ -162,6 +162,7 @@ pub(super) fn on_host(tables: &mut MemoryTables, name: &str, bytes: &[u8], place
 
 pub(super) fn assert_same_tables(object: &mut Object, tables: &MemoryTables) {
     assert_eq!(tables.counters, object.counters());
+    assert_eq!(tables.draws, object.draws());
     assert!(tables.traces == object.traces(), "the traces differ");
     assert_eq!(tables.v4.affinity, object.affinity::<V4>());
     assert_eq!(tables.v6.affinity, object.affinity::<V6>());

@@ -378,6 +378,13 @@ impl Object {
         map.iter().map(|trace| trace.unwrap().0).collect()
     }
 
+    /// Draws of those elements of the set array that were drawn.
+    pub(super) fn draws(&mut self) -> Table<u32, u64> {
+        let map = self.array::<u64>("DRAWS");
+        let all = (0..).zip(map.iter().map(|count| count.unwrap().0));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
     /// New flows per element of an endpoint array.
     pub(super) fn picks(&mut self, is_v6: bool, n: u32) -> Vec<u64> {
         let name = if is_v6 { "PICKS6" } else { "PICKS4" };

@@ -99,6 +99,26 @@ impl Live {
         age(&mut self.0.v6.affinity, seconds);
     }
 
+    /// Counts more draws of the first endpoint that those inside draw from at a frontend.
+    pub(super) fn favour_first(&self, at: SocketAddr, proto: Proto, draws: u64) {
+        let port = Port::new(at.port());
+        let IpAddr::V4(addr) = at.ip() else {
+            panic!("{at} is not of IPv4")
+        };
+        let key = V4::frontend_key(addr.into(), port, proto);
+        let first = self
+            .0
+            .v4
+            .frontends
+            .get(&key)
+            .unwrap()
+            .unwrap()
+            .inside
+            .base();
+        let had = self.0.draws.of(first, 1)[0];
+        assert!(self.0.draws.set(first, had + draws));
+    }
+
     /// All that is remembered of clients and flows, but for when flows were last seen.
     pub(super) fn remembered(&self) -> BTreeSet<Vec<u8>> {
         let mut all = remembered(&self.0.v4);

@@ -47,6 +47,9 @@ fn every_endpoint_gets_flows() {
     assert_eq!(3, seen.len());
     let picks: u64 = node.tables().v4.picks.values().sum();
     assert_eq!(100, picks);
+    // As often, by place in the set.
+    let draws = &node.tables().draws;
+    assert_eq!((3, 100), (draws.len(), draws.values().sum::<u64>()));
 }
 
 #[test]

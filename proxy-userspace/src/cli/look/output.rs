@@ -28,12 +28,16 @@ pub(super) fn note(text: &str) {
 
 /// Prints on standard output. A reader that has seen enough is no mistake.
 pub(super) fn print(text: &str) -> Result<()> {
+    print_to_reader(text).map(drop)
+}
+
+/// The same; whether somebody still reads.
+pub(super) fn print_to_reader(text: &str) -> Result<bool> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot print")
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot print"),
     }
 }
 
@@ -49,13 +53,18 @@ pub(super) fn print_line(line: &str) -> Result<bool> {
 
 /// Prints for programs; whether that was wanted.
 pub(super) fn print_object(format: Format, object: &impl Serialize) -> Result<bool> {
-    let text = match format {
-        Format::Table | Format::Wide => return Ok(false),
+    let text = self::object(format, object)?;
+    print(&text)?;
+    Ok(!text.is_empty())
+}
+
+/// The text for programs; nothing if people are to read it.
+pub(super) fn object(format: Format, object: &impl Serialize) -> Result<String> {
+    Ok(match format {
+        Format::Table | Format::Wide => String::new(),
         Format::Json => serde_json::to_string_pretty(object)? + "\n",
         Format::Yaml => serde_saphyr::to_string(object)?,
-    };
-    print(&text)?;
-    Ok(true)
+    })
 }
 
 /// A column: its header, and whether it holds numbers.

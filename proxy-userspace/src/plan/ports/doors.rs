@@ -189,8 +189,10 @@ impl Ports {
             return;
         };
         self.give_up(&port.endpoints, &port);
-        for region in port.windows.regions().chain(port.strays) {
-            self.regions.give_up(region);
+        let sets: Vec<_> = port.windows.regions().collect();
+        self.leave(number, &sets, true);
+        for stray in port.strays {
+            self.regions.give_up(stray);
         }
         self.sources.of_mut(port.key.family).set(number, &[]);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proxy_common::abi::EndpointFlags;
 
 use super::super::diff::{Held, diff, flags, listing};
+use super::super::drawn::Left;
 use super::super::ids::Taken;
 use super::super::op::{Op, Record};
 use super::super::reverse::doors;
@@ -73,9 +74,8 @@ impl Ports {
                 self.steps.sets.append(&mut sets);
                 let former = std::mem::replace(&mut port.windows, windows);
                 let is_left = |old: &Region| !windows.regions().any(|new| new == *old);
-                for left in former.regions().filter(is_left) {
-                    self.regions.give_up(left);
-                }
+                let left: Vec<_> = former.regions().filter(is_left).collect();
+                self.leave(number, &left, false);
                 for stray in port.strays.drain(..) {
                     self.regions.give_up(stray);
                 }
@@ -184,6 +184,23 @@ impl Ports {
             for (_, door) in doors(&port.frontends) {
                 reverse.remove(port.key.socket(held.addr, held.port), door);
             }
+        }
+    }
+
+    /// Ends the use of sets that were drawn from.
+    pub(super) fn leave(&mut self, service: u32, sets: &[Region], is_last: bool) {
+        for region in sets {
+            self.regions.give_up(*region);
+        }
+        if is_last || !sets.is_empty() {
+            self.left.push(Left {
+                service,
+                sets: sets
+                    .iter()
+                    .map(|region| (region.base, region.len))
+                    .collect(),
+                is_last,
+            });
         }
     }
 

@@ -1,11 +1,13 @@
 //! Where the sets of one service port stand: one for each list that has an endpoint, and one for
 //! both where they have the same.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use proxy_common::abi::{EndpointSet, Slot};
 
 use super::super::diff::Held;
+use super::super::drawn::DrawnSet;
 use super::super::op::Op;
 use super::super::sets::{Region, Regions};
 use super::super::wanted::List;
@@ -54,6 +56,30 @@ impl Windows {
             region.len > 0 && region.base == base
         };
         LISTS.into_iter().find(begins)
+    }
+
+    /// What clients draw from: each set once, with the names of all lists that it is.
+    pub(super) fn drawn(&self, endpoints: &[Held]) -> Vec<DrawnSet> {
+        let mut all: Vec<DrawnSet> = Vec::new();
+        for (list, name) in LISTS.into_iter().zip(["cluster", "local"]) {
+            let Region { base, len } = self.region(list);
+            if len == 0 {
+                continue;
+            }
+            if let Some(same) = all.iter_mut().find(|set| set.base == base) {
+                same.lists.push(name);
+                continue;
+            }
+            let listed = endpoints.iter().filter(|held| held.is_in(list));
+            all.push(DrawnSet {
+                base,
+                lists: vec![name],
+                endpoints: listed
+                    .map(|held| SocketAddr::new(held.addr, held.port))
+                    .collect(),
+            });
+        }
+        all
     }
 
     /// Each of its regions once.
@@ -113,6 +139,11 @@ pub(super) fn moved(
         moved.place(list, region);
         let base = region.base;
         known.push((slots.clone(), region));
+        // What another set counted here is none of this one's.
+        ops.push(Op::ResetDraws {
+            base,
+            len: region.len,
+        });
         ops.push(Op::Set { base, slots });
     }
     Ok((moved, ops))

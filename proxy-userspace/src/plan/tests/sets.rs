@@ -1,7 +1,10 @@
 //! Service ports whose frontends lead to different endpoints.
 
+use std::net::SocketAddr;
+
 use proxy_common::abi::{Detector, EndpointSet, FrontendFlags};
 
+use super::super::drawn::Left;
 use super::super::ports::Ports;
 use super::super::testing::ORIGINS;
 use super::super::wanted::{FrontendKind, List, PortKey, Wanted, WantedEndpoint, WantedFrontend};
@@ -382,4 +385,55 @@ fn what_failed_of_either_set_is_done_again() {
     for op in ops {
         assert_eq!(Some(&op), bench.ports.current(&op).as_ref());
     }
+}
+
+#[test]
+fn what_draws_are_counted_of_is_told_and_when_that_ends() {
+    let mut bench = Bench::new();
+    bench.ask(&wanted(&[1, 2], &[1, 2]));
+    let at = |all: &[u8]| -> Vec<_> {
+        let all = all.iter().map(|last| SocketAddr::new(addr(*last), 8080));
+        all.collect()
+    };
+    let told = |bench: &Bench| -> Vec<_> {
+        let mut ports: Vec<_> = bench.ports.sets().collect();
+        let port = ports.remove(0);
+        assert!(ports.is_empty());
+        let sets = port.sets.into_iter();
+        sets.map(|set| (set.base, set.lists, set.endpoints))
+            .collect()
+    };
+    let [set, _] = bench.sets(VIP);
+    let shared = (set.base(), vec!["cluster", "local"], at(&[1, 2]));
+    assert_eq!(vec![shared], told(&bench));
+    assert!(bench.ports.take_left().is_empty());
+
+    // One list stays where it is, the other gets a set of its own: nothing is left.
+    bench.ask(&wanted(&[1, 2], &[2]));
+    let [_, local] = bench.sets(EXTERNAL);
+    let two = vec![
+        (set.base(), vec!["cluster"], at(&[1, 2])),
+        (local.base(), vec!["local"], at(&[2])),
+    ];
+    assert_eq!(two, told(&bench));
+    assert!(bench.ports.take_left().is_empty());
+    // The same after a restart, which begins with what was counted.
+    bench.restart();
+    bench.ask(&wanted(&[1, 2], &[2]));
+    assert_eq!(two, told(&bench));
+
+    bench.ask(&wanted(&[1, 2, 3], &[2]));
+    let number = bench.tables.frontends[&super::at(VIP)].service;
+    let left = |sets: &[EndpointSet], is_last| Left {
+        service: number,
+        sets: sets.iter().map(|set| (set.base(), set.count())).collect(),
+        is_last,
+    };
+    assert_eq!(vec![left(&[set], false)], bench.ports.take_left());
+    let [cluster, local] = bench.sets(EXTERNAL);
+    let mut none = wanted(&[], &[]);
+    none.frontends.clear();
+    bench.ask(&none);
+    assert_eq!(vec![left(&[cluster, local], true)], bench.ports.take_left());
+    assert_eq!(0, bench.ports.sets().count());
 }
