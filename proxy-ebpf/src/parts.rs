@@ -10,6 +10,27 @@ use proxy_common::datapath::work::{self, Part};
 use crate::scratch;
 use crate::tables::Maps;
 
+/// Has the sweeper's part: its work is not that of packets.
+macro_rules! sweep {
+    ($module:ident, $family:ty, $symbol:literal) => {
+        pub(crate) mod $module {
+            use super::*;
+
+            #[unsafe(export_name = $symbol)]
+            #[inline(never)]
+            pub(crate) extern "C" fn sweep() -> u32 {
+                let Some(work) = scratch::spare::<$family>() else {
+                    return Step::NONE.word();
+                };
+                work::run(&mut Maps, Part::Sweep, work).word()
+            }
+        }
+    };
+}
+
+sweep!(sweep4, V4, "sweep4");
+sweep!(sweep6, V6, "sweep6");
+
 macro_rules! parts {
     ($module:ident, $family:ty, $($name:ident $symbol:literal $part:ident,)*) => {
         pub(crate) mod $module {

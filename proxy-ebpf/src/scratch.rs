@@ -39,14 +39,25 @@ union AnyWork {
 }
 
 #[map]
-static WORK: PerCpuArray<AnyWork> = PerCpuArray::with_max_entries(1, 0);
+static WORK: PerCpuArray<AnyWork> = PerCpuArray::with_max_entries(2, 0);
 
 /// The work that the parts of this program share. Whoever asks first fills it; the functions that
 /// it calls find it by asking again.
 #[inline(always)]
 pub(crate) fn work<'a, F: Family>() -> Option<&'a mut Work<F>> {
+    at(0)
+}
+
+/// The same for the sweeper. It does not run at a hook, and on older kernels packets may come in
+/// between.
+#[inline(always)]
+pub(crate) fn spare<'a, F: Family>() -> Option<&'a mut Work<F>> {
+    at(1)
+}
+
+#[inline(always)]
+fn at<'a, F: Family>(index: u32) -> Option<&'a mut Work<F>> {
     const { assert!(size_of::<Work<F>>() <= size_of::<AnyWork>()) };
-    let index = 0;
     let any = WORK.get_ptr_mut(index)?;
     // SAFETY: there is room for either family, and no other program of this CPU runs in between.
     // Nested parts look at it one at a time: see `escape`.
@@ -60,6 +71,16 @@ impl<F: Family> Room<F> for PerCpu {
     #[inline(always)]
     fn work(&mut self) -> Option<&mut Work<F>> {
         work::<F>()
+    }
+}
+
+/// The room of the sweeper.
+pub(crate) struct Spare;
+
+impl<F: Family> Room<F> for Spare {
+    #[inline(always)]
+    fn work(&mut self) -> Option<&mut Work<F>> {
+        spare::<F>()
     }
 }
 

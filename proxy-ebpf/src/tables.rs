@@ -63,7 +63,7 @@ fn inserted(result: Result<(), i32>) -> Insert {
 
 macro_rules! tables {
     ($family:ty, $frontends:ident, $endpoints:ident, $picks:ident, $reverse:ident, $flows:ident,
-     $half_open:ident, $fragments:ident, $affinity:ident, $sources:ident, $source:ident, $parts:ident) => {
+     $half_open:ident, $fragments:ident, $affinity:ident, $sources:ident, $source:ident, $parts:ident, $sweep:ident) => {
         impl Tables<$family> for Maps {
             #[inline(always)]
             fn may_be_frontend(&self, addr: <$family as Family>::Addr) -> bool {
@@ -362,6 +362,7 @@ macro_rules! tables {
                     Part::NoteHalf => parts::$parts::note_half(),
                     Part::NoteFragment => parts::$parts::note_fragment(),
                     Part::Quote => parts::$parts::quote(),
+                    Part::Sweep => parts::$sweep::sweep(),
                     Part::Report => parts::$parts::report(),
                     Part::ReportDrop => parts::$parts::report_drop(),
                 })
@@ -465,9 +466,9 @@ macro_rules! tables {
 
 tables!(
     V4, FRONTENDS4, ENDPOINTS4, PICKS4, REVERSE4, FLOWS4, HALF4, FRAGMENTS4, AFFINITY4, SOURCES4,
-    Source4, v4
+    Source4, v4, sweep4
 );
 tables!(
     V6, FRONTENDS6, ENDPOINTS6, PICKS6, REVERSE6, FLOWS6, HALF6, FRAGMENTS6, AFFINITY6, SOURCES6,
-    Source6, v6
+    Source6, v6, sweep6
 );

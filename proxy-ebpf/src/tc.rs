@@ -11,7 +11,7 @@ use proxy_common::datapath::{Verdict, sweep};
 use crate::aside::{self, Place};
 use crate::once::{Hook, once};
 use crate::packet::SkbPacket;
-use crate::scratch::PerCpu;
+use crate::scratch::{PerCpu, Spare};
 use crate::tables::Maps;
 
 /// Ingress of a device with an Ethernet header.
@@ -54,7 +54,7 @@ fn tc_eg_l3(ctx: TcContext) -> i32 {
 /// the place of a packet, never attached.
 #[classifier]
 fn sweeper(ctx: TcContext) -> i32 {
-    sweep(&SkbPacket::new(&ctx), &mut Maps) as i32
+    sweep(&SkbPacket::new(&ctx), &mut Maps, &mut Spare) as i32
 }
 
 /// The same while the program moves.

@@ -93,8 +93,6 @@ pub fn tell_drop<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) ->
 }
 
 /// Tells of a flow that the sweeper has removed.
-///
-/// Not by way of a [`Work`]: on older kernels a packet may come in between and use it.
 #[inline(always)]
 pub(super) fn tell_swept<F: Family, T: Tables<F>>(tables: &mut T, path: &Path<F>, what: What) {
     if !is_wanted(tables, what) || !is_allowed(tables) {

@@ -7,11 +7,12 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::flow::Path;
 use super::lifetime::may_go;
 use super::packet::Packet;
 use super::report::tell_swept;
 use super::tables::Tables;
+use super::verdict::Step;
+use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{Family, FlowState, Kind, Tier, V4, V6, What};
 use crate::net::{Proto, eth};
@@ -52,16 +53,65 @@ impl Order {
 
 /// Removes those of the halves named by `packet` that are over; returns how many.
 #[inline(always)]
-pub fn sweep<P, T>(packet: &P, tables: &mut T) -> u32
+pub fn sweep<P, T, R>(packet: &P, tables: &mut T, room: &mut R) -> u32
 where
     P: Packet,
     T: Tables<V4> + Tables<V6>,
+    R: Room<V4> + Room<V6>,
 {
     match packet.protocol() {
-        eth::IPV4 => of_family::<V4, P, T>(packet, tables),
-        eth::IPV6 => of_family::<V6, P, T>(packet, tables),
+        eth::IPV4 => of_family::<V4, P, T, R>(packet, tables, room),
+        eth::IPV6 => of_family::<V6, P, T, R>(packet, tables, room),
         _ => 0,
     }
+}
+
+#[inline(always)]
+fn of_family<F: Family, P: Packet, T: Tables<F>, R: Room<F>>(
+    packet: &P,
+    tables: &mut T,
+    room: &mut R,
+) -> u32 {
+    let (Some(order), Some(work)) = (packet.load::<Order>(eth::LEN), room.work()) else {
+        return 0;
+    };
+    work.tier = order.tier();
+    work.asks = order.hurry != 0;
+    let mut removed = 0;
+    let mut index = 0;
+    while index < AT_ONCE {
+        let offset = eth::LEN + size_of::<Order>() + index * size_of::<F::FlowKey>();
+        let Some(key) = packet.load::<F::FlowKey>(offset) else {
+            return removed;
+        };
+        work.key = key;
+        if tables.part(Part::Sweep, work) == Step::TAKEN {
+            removed += 1;
+        }
+        index += 1;
+    }
+    removed
+}
+
+/// Removes the half at `work.key` if it is over, or only seems to be where `work.asks` for room:
+/// taken away then.
+#[inline(always)]
+pub fn sweep_one<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    let (tier, now) = (work.tier, tables.now());
+    let Some(flow) = tables.flow(tier, &work.key) else {
+        return Step::NONE;
+    };
+    let proto = work.key.proto();
+    if !may_go(proto, tier, flow.state(), now, work.asks) {
+        return Step::NONE;
+    }
+    let what = told_of(proto, tier, flow.state(), now);
+    work.path.read_forward(&work.key, flow);
+    tables.remove_key(tier, &work.key);
+    if let Some(what) = what {
+        tell_swept(tables, &work.path, what);
+    }
+    Step::TAKEN
 }
 
 /// What is told of a flow that goes; nothing if it was told already when the flow was closed, or if
@@ -77,36 +127,4 @@ fn told_of(proto: Proto, tier: Tier, half: &FlowState, now: u32) -> Option<What>
     } else {
         None
     }
-}
-
-#[inline(always)]
-fn of_family<F: Family, P: Packet, T: Tables<F>>(packet: &P, tables: &mut T) -> u32 {
-    let Some(order) = packet.load::<Order>(eth::LEN) else {
-        return 0;
-    };
-    let (tier, hurry) = (order.tier(), order.hurry != 0);
-    let now = tables.now();
-    let mut removed = 0;
-    let mut index = 0;
-    let mut path = Path::<F>::empty();
-    while index < AT_ONCE {
-        let offset = eth::LEN + size_of::<Order>() + index * size_of::<F::FlowKey>();
-        let Some(key) = packet.load::<F::FlowKey>(offset) else {
-            return removed;
-        };
-        index += 1;
-        let Some(flow) = tables.flow(tier, &key) else {
-            continue;
-        };
-        if may_go(key.proto(), tier, flow.state(), now, hurry) {
-            let what = told_of(key.proto(), tier, flow.state(), now);
-            path.read_forward(&key, flow);
-            tables.remove_key(tier, &key);
-            removed += 1;
-            if let Some(what) = what {
-                tell_swept(tables, &path, what);
-            }
-        }
-    }
-    removed
 }

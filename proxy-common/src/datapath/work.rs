@@ -12,7 +12,8 @@ use super::rewrite::Change;
 use super::tables::{Past, Tables, Touch};
 use super::verdict::Step;
 use super::{
-    choose, claim, direct, fragment, frontend, icmp, ingress, miss, note, open, own, repair, report,
+    choose, claim, direct, fragment, frontend, icmp, ingress, miss, note, open, own, repair,
+    report, sweep,
 };
 use crate::abi::flow::{Flow as _, FlowKey as _};
 use crate::abi::{EndpointFlags, EndpointSet, Family, FlowFlags, Hop, Kind, Tier, What};
@@ -136,6 +137,9 @@ pub enum Part {
     NoteFragment,
     /// An ICMP error quotes a packet, of which this is the reverse: [`icmp::quote`].
     Quote,
+    /// A half may be over: [`sweep::sweep_one`]. Its work lies elsewhere than that of packets, which
+    /// may come in between.
+    Sweep,
     /// Somebody listens to flows: [`report::tell`].
     Report,
     /// Somebody listens to what is dropped: [`report::tell_drop`].
@@ -169,6 +173,7 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::NoteHalf => note::note_half(tables, work),
         Part::NoteFragment => fragment::note(tables, work),
         Part::Quote => icmp::quote(tables, work),
+        Part::Sweep => sweep::sweep_one(tables, work),
         Part::Report => report::tell(tables, work),
         Part::ReportDrop => report::tell_drop(tables, work),
     }

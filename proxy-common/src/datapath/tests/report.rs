@@ -189,7 +189,11 @@ fn swept<F: Stored>(node: &mut Node, tier: Tier, hurry: bool) -> u32 {
     frame.extend(protocol.to_be_bytes());
     frame.extend(bytes_of(&Order::new(tier, hurry)));
     frame.extend(keys.iter().flat_map(bytes_of));
-    sweep(&MemoryPacket::frame(frame), node.tables())
+    sweep(
+        &MemoryPacket::frame(frame),
+        node.tables(),
+        &mut MemoryRoom::default(),
+    )
 }
 
 #[test]
