@@ -71,14 +71,14 @@ fn every_shell_gets_a_script_that_it_can_read_and_that_names_every_command() {
 fn bash_completes_commands_and_flags() {
     let script = text(kube_lottery(&["completion", "bash"]).stdout);
     let complete = |words: &[&str]| {
-        let list = words.join(" ");
-        let (last, before) = (words.len() - 1, words.len() - 2);
+        let line = words.join(" ");
+        let (cursor, before) = (words.len() - 1, words.len() - 2);
         // As readline calls it: the words, where the cursor is, and what to complete.
         let script = format!(
-            "{script}\nCOMP_WORDS=({list}) COMP_CWORD={last}\n\
+            "{script}\nCOMP_WORDS=({line}) COMP_CWORD={cursor}\n\
              how=$(complete -p kube-lottery)\nhow=${{how##*-F }}\n\
              ${{how%% *}} kube-lottery '{}' '{}'\necho \"${{COMPREPLY[@]}}\"\n",
-            words[last], words[before]
+            words[cursor], words[before]
         );
         Some(text(shell("bash", &[], &script)?.stdout).trim().to_owned())
     };

@@ -161,7 +161,7 @@ fn a_flow_that_is_swept_is_told_of_once() {
         .map(|event| event.client_port.host())
         .collect();
     clients.sort_unstable();
-    assert_eq!(Vec::from_iter(1000..1010), clients);
+    assert_eq!((1000..1010).collect::<Vec<_>>(), clients);
 }
 
 fn lost(object: &mut Object) -> (u64, u64) {
