@@ -7,7 +7,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::cast_precision_loss,
-    clippy::print_stdout,
     reason = "all of this is test code: a panic is how a test fails"
 )]
 
