@@ -58,6 +58,17 @@ fn people_read_what_is_written_down() {
 }
 
 #[test]
+fn the_readme_shows_what_is_said() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    for name in ["01-cluster-ip.txt", "22-why-policy-local.txt"] {
+        let golden = std::fs::read_to_string(folder().join("golden").join(name)).unwrap();
+        let (shown, _code) = golden.rsplit_once("exit code").unwrap();
+        assert!(readme.contains(shown.trim_end()), "{name}");
+    }
+}
+
+#[test]
 fn json_and_yaml_say_the_same() {
     let packet = ["explain", "10.244.1.7", "10.96.0.10:80"];
     let parse = |format| {
