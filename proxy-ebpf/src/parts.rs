@@ -76,7 +76,7 @@ parts!(
     note_fragment "note_fragment4" NoteFragment,
     quote "quote4" Quote,
     report "report4" Report,
-    report_drop "report_drop4" ReportDrop,
+    count_out "count_out4" CountOut,
 );
 parts!(
     v6, V6,
@@ -104,5 +104,5 @@ parts!(
     note_fragment "note_fragment6" NoteFragment,
     quote "quote6" Quote,
     report "report6" Report,
-    report_drop "report_drop6" ReportDrop,
+    count_out "count_out6" CountOut,
 );

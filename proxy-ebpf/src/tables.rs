@@ -364,7 +364,7 @@ macro_rules! tables {
                     Part::Quote => parts::$parts::quote(),
                     Part::Sweep => parts::$sweep::sweep(),
                     Part::Report => parts::$parts::report(),
-                    Part::ReportDrop => parts::$parts::report_drop(),
+                    Part::CountOut => parts::$parts::count_out(),
                 })
             }
 

@@ -88,9 +88,13 @@ impl What {
     }
 
     /// The counter that counts the packet as well, if that is what it is about.
-    pub fn counter(self) -> Option<Counter> {
-        let is_dropped = self.kind() == Some(EventKind::Dropped);
-        is_dropped.then(|| Counter::from_index(self.0 >> 8 & 0xff))?
+    #[inline(always)]
+    pub const fn counter(self) -> Option<Counter> {
+        if self.bit() == EventKind::Dropped.bit() {
+            Counter::from_index(self.0 >> 8 & 0xff)
+        } else {
+            None
+        }
     }
 
     /// The reason, as one word.

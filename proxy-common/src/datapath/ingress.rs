@@ -10,13 +10,12 @@ use super::lifetime::{self, is_stale};
 use super::note::{Event, Sender, is_quiet};
 use super::open::{is_current, is_spent, open};
 use super::packet::Packet;
-use super::report::report_drop;
 use super::rewrite::{Place, Side, rewrite};
 use super::tables::{Tables, find};
 use super::verdict::{Step, Verdict};
 use super::work::{Part, Room, Work};
 use crate::abi::flow::{Flow as _, FlowKey as _};
-use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, V4, V6};
+use crate::abi::{Counter, Family, FlowFlags, FlowState, Hook, Hop, Kind, V4, V6, What};
 use crate::net::{Piece, eth};
 
 /// Handles a packet that came in, its network header at `network` bytes; nothing to say if it is
@@ -148,8 +147,7 @@ pub(super) fn undelivered<F: Family, P: Packet, T: Tables<F>>(
         return drop(tables, work, reason);
     }
     if step == Step::REJECT {
-        tables.count(Counter::Reject);
-        report_drop(tables, work, Counter::Reject);
+        count_out(tables, work, Counter::Reject);
         packet.mark(tables.reject_mark());
         return Verdict::Rejected;
     }
@@ -185,9 +183,14 @@ pub(super) fn drop<F: Family, T: Tables<F>>(
     work: &mut Work<F>,
     reason: Counter,
 ) -> Verdict {
-    tables.count(reason);
-    report_drop(tables, work, reason);
+    count_out(tables, work, reason);
     Verdict::Drop(reason)
+}
+
+#[inline(always)]
+fn count_out<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>, reason: Counter) {
+    work.what = What::dropped(reason);
+    tables.part(Part::CountOut, work);
 }
 
 #[inline(always)]

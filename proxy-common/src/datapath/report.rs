@@ -10,9 +10,8 @@ use super::verdict::Step;
 use super::work::{Part, Work};
 use crate::abi::event::{Event, What};
 use crate::abi::flow::FlowKey as _;
-use crate::abi::{Counter, Family, FlowFlags, Hook};
+use crate::abi::{Family, FlowFlags, Hook};
 use crate::net::{Address as _, Port};
-use bytemuck::Zeroable as _;
 
 /// Tells what has become of the flow that is worked on, if somebody listens.
 #[inline(always)]
@@ -20,20 +19,6 @@ pub(super) fn report<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>
     if is_wanted(tables, what) {
         work.what = what;
         tables.part(Part::Report, work);
-    }
-}
-
-/// Tells that the packet of `work.key` goes nowhere, if somebody listens.
-#[inline(always)]
-pub(super) fn report_drop<F: Family, T: Tables<F>>(
-    tables: &mut T,
-    work: &mut Work<F>,
-    reason: Counter,
-) {
-    let what = What::dropped(reason);
-    if is_wanted(tables, what) {
-        work.what = what;
-        tables.part(Part::ReportDrop, work);
     }
 }
 
@@ -65,11 +50,17 @@ pub fn tell<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step
     Step::NONE
 }
 
-/// Tells of the packet that is worked on: a part of its own, because asking for the frontend takes
-/// stack that the other one does not have where it is called.
+/// Counts that the packet of `work.key` goes nowhere, for the reason in `work.what`, and tells it if
+/// somebody listens.
+///
+/// A part of its own, because there are many places to which a packet may come that cannot go on, and
+/// the verifier would go through all of this from each of them.
 #[inline(always)]
-pub fn tell_drop<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
-    if !is_allowed(tables) {
+pub fn count_out<F: Family, T: Tables<F>>(tables: &mut T, work: &mut Work<F>) -> Step {
+    if let Some(counter) = work.what.counter() {
+        tables.count(counter);
+    }
+    if !is_wanted(tables, work.what) || !is_allowed(tables) {
         return Step::NONE;
     }
     let frontend = if work.key.hook() == Hook::INGRESS {
@@ -146,27 +137,28 @@ fn fill_flow<F: Family>(event: &mut Event, path: &Path<F>) {
 }
 
 /// Of a packet that goes nowhere, what it says itself.
+///
+/// Chosen by masks and not by branches: there the compiler clears the address that is not known by a
+/// call, for which the stack of the oldest kernels has no room.
 #[inline(always)]
 fn fill_packet<F: Family>(event: &mut Event, key: &F::FlowKey) {
-    let (src, dst) = (key.src().words(), key.dst().words());
-    let none = Port::zeroed();
-    if key.hook() == Hook::INGRESS {
-        event.client = src;
-        event.client_port = key.sport();
-        event.source_port = key.sport();
-        event.frontend = dst;
-        event.frontend_port = key.dport();
-        event.endpoint = [0; 4];
-        event.endpoint_port = none;
-    } else {
-        event.client = dst;
-        event.client_port = key.dport();
-        event.source_port = key.dport();
-        event.frontend = [0; 4];
-        event.frontend_port = none;
-        event.endpoint = src;
-        event.endpoint_port = key.sport();
-    }
+    let ([s0, s1, s2, s3], [d0, d1, d2, d3]) = (key.src().words(), key.dst().words());
+    let inwards = u32::from(key.hook() == Hook::INGRESS).wrapping_neg();
+    let either = |on: u32, off: u32| on & inwards | off & !inwards;
+    event.client = [
+        either(s0, d0),
+        either(s1, d1),
+        either(s2, d2),
+        either(s3, d3),
+    ];
+    event.frontend = [d0 & inwards, d1 & inwards, d2 & inwards, d3 & inwards];
+    event.endpoint = [s0 & !inwards, s1 & !inwards, s2 & !inwards, s3 & !inwards];
+    let (sport, dport) = (key.sport().wire().into(), key.dport().wire().into());
+    let port = |wire: u32| Port::from_wire(wire as u16);
+    event.client_port = port(either(sport, dport));
+    event.source_port = event.client_port;
+    event.frontend_port = port(dport & inwards);
+    event.endpoint_port = port(sport & !inwards);
     event.slot = 0;
     event.flags = FlowFlags::NONE;
     event.proto = key.proto();

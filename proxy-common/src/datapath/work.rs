@@ -142,8 +142,8 @@ pub enum Part {
     Sweep,
     /// Somebody listens to flows: [`report::tell`].
     Report,
-    /// Somebody listens to what is dropped: [`report::tell_drop`].
-    ReportDrop,
+    /// A packet goes nowhere: [`report::count_out`].
+    CountOut,
 }
 
 /// Runs a part.
@@ -175,7 +175,7 @@ pub fn run<F: Family, T: Tables<F>>(tables: &mut T, part: Part, work: &mut Work<
         Part::Quote => icmp::quote(tables, work),
         Part::Sweep => sweep::sweep_one(tables, work),
         Part::Report => report::tell(tables, work),
-        Part::ReportDrop => report::tell_drop(tables, work),
+        Part::CountOut => report::count_out(tables, work),
     }
 }
 

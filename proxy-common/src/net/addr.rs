@@ -179,6 +179,12 @@ impl Port {
         self.0
     }
 
+    /// The port of which [`Self::wire`] is this.
+    #[inline(always)]
+    pub const fn from_wire(wire: u16) -> Self {
+        Self(wire)
+    }
+
     /// What another port in its place changes a one's complement sum by.
     #[inline(always)]
     pub const fn difference(self, to: Self) -> Difference {
